@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -83,8 +84,8 @@ def as_first(work: Callable[[], object]) -> float:
 
 
 def compare() -> None:
-    params = settings()
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, chdir(temporary):  # no parameters and no store of another folder
+        params = settings()
         root = Path(temporary)
         features.run(params, root / "features")
         train.run(params, root / "features", root / "model")

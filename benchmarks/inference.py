@@ -7,9 +7,10 @@
    than a plain handler (FastAPI with a pydantic model of the body) that calls `predict` for each request. The server
    computes waiting rows together, the handler one at a time: that is the reason, and it needs clients at once. Where
    `wrk` is installed, it measures both as well, as a client that costs less than this one.
-3. With `--beside mlflow`: more answers for each second, and a smaller 99th percentile of the time, than the scoring
-   server of MLflow with a pyfunc that calls `predict` of the same model, on single rows and on 32 rows, both as JSON.
-   `--python` names the interpreter of an environment that has mlflow, pandas and this package.
+3. With `--beside mlflow` or `--beside kserve`: more answers for each second, and a smaller 99th percentile of the time,
+   than the scoring server of MLflow with a pyfunc, or the Python server of KServe with a model, that calls `predict` of
+   the same model and does nothing else, on single rows and on 32 rows, both as JSON. `--python` names the interpreter
+   of an environment that has mlflow and pandas, or kserve, and this package.
 4. Memory is flat: over `--requests` requests (200,000) to a small model it grows by less than 100 bytes for each.
 """
 
@@ -26,6 +27,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import Request, urlopen
@@ -118,7 +120,35 @@ def mlflow_app(folder: Path) -> "FastAPI":
     return app
 
 
-APPS = {"ours": our_app, "plain": plain_app, "mlflow": mlflow_app}
+def kserve_app(folder: Path) -> "FastAPI":
+    """Return the application of KServe's Python server, with a model that calls `predict` and does nothing else."""
+    from kserve import InferOutput, InferResponse, ModelRepository
+    from kserve import Model as KServeModel
+    from kserve.protocol.dataplane import DataPlane
+    from kserve.protocol.model_repository_extension import ModelRepositoryExtension
+    from kserve.protocol.rest.server import RESTServer
+
+    class Predictor(KServeModel):  # type: ignore[misc]
+        def load(self) -> bool:
+            self.model, self.ready = load(folder / "model"), True
+            return True
+
+        def predict(self, payload, headers=None, response_headers=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+            answer = self.model.predict({one.name: one.as_numpy() for one in payload.inputs})
+            output = InferOutput("prediction", list(answer.shape), "FP32")
+            output.set_data_from_numpy(answer.astype(np.float32), binary_data=False)
+            return InferResponse(payload.id or "none", self.name, [output])
+
+    served, repository = Predictor(NAME), ModelRepository()
+    served.load()
+    repository.update(served)
+    server = RESTServer("", DataPlane(repository), ModelRepositoryExtension(repository), 0)
+    server.create_application()
+    app: FastAPI = import_module("kserve.model_server").app
+    return app
+
+
+APPS = {"ours": our_app, "plain": plain_app, "mlflow": mlflow_app, "kserve": kserve_app}
 
 
 def serve(kind: str, folder: Path) -> None:
@@ -265,25 +295,28 @@ def single_rows(model: Model, folder: Path, port: int, count: int) -> None:
     print(f"  throughput, bytes: / predict on single rows {ours_in_bytes.rows / predict.rows:.2f}")
 
 
-def beside_mlflow(model: Model, folder: Path, port: int, count: int, python: str) -> None:
-    with running("mlflow", folder, python) as (other, _):
+def beside_another(kind: str, model: Model, folder: Path, port: int, count: int, python: str) -> None:
+    """Compare with the server of MLflow or KServe; its first answer is compared with `predict`."""
+    with running(kind, folder, python) as (other, _):
         for rows, clients, requests in ((1, CLIENTS, count), (32, 2, count // 8)):
             batches = [rows_of(model, rows, seed=seed) for seed in range(16)]
             asked = infer_requests(batches, binary=False)
-            bodies = as_json(batches)
-            scored = [http("/invocations", body, JSON) for body in bodies]
-            answer = urlopen(Request(f"http://127.0.0.1:{other}/invocations", bodies[0], JSON))
-            found, expected = json.load(answer)["predictions"], model.predict(batches[0])
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+            path, bodies = "/invocations", as_json(batches)
+            if kind == "kserve":
+                path, bodies = f"/v2/models/{NAME}/infer", [encode(batch, binary=False)[0] for batch in batches]
+            scored = [http(path, body, JSON) for body in bodies]
+            answer = json.load(urlopen(Request(f"http://127.0.0.1:{other}{path}", bodies[0], JSON)))
+            found = answer["predictions"] if kind == "mlflow" else answer["outputs"][0]["data"]
+            np.testing.assert_allclose(found, model.predict(batches[0]), rtol=1e-4, atol=1e-5)
             measure(other, scored, rows, 20, clients)
             measured = [
                 (measure(port, asked, rows, requests, clients), measure(other, scored, rows, requests, clients))
                 for _ in range(ROUNDS)
             ]
             ours, theirs = (Measured.of(part) for part in zip(*measured, strict=True))
-            print(f"{rows} rows as JSON, {clients} clients\n  /infer  {ours}\n  MLflow  {theirs}")
-            print(f"  throughput / MLflow {ours.rows / theirs.rows:.2f} (claim: more than 1)")
-            print(f"  p99 / MLflow {ours.p99 / theirs.p99:.2f} (claim: less than 1)")
+            print(f"{rows} rows as JSON, {clients} clients\n  /infer  {ours}\n  {kind}  {theirs}")
+            print(f"  throughput / {kind} {ours.rows / theirs.rows:.2f} (claim: more than 1)")
+            print(f"  p99 / {kind} {ours.p99 / theirs.p99:.2f} (claim: less than 1)")
 
 
 def memory(folder: Path, count: int) -> None:
@@ -302,13 +335,13 @@ def memory(folder: Path, count: int) -> None:
     print(f"memory over {count} requests: {grown:+.1f} bytes for each, {before / 2**20:.0f} MB before (claim: < 100)")
 
 
-def speed(folder: Path, count: int, python: str | None) -> None:
-    """Measure the server beside others; `python`: interpreter with mlflow, to measure that alone."""
+def speed(folder: Path, count: int, other: str | None, python: str) -> None:
+    """Measure the server beside others, or beside `other` alone, which the interpreter `python` runs."""
     model = module_model(folder / "model", FACTORY, SHAPES)
     with running("ours", folder) as (port, _):
         measure(port, infer_requests([rows_of(model, 1)], binary=True), 1, 50, 1)
-        if python:
-            beside_mlflow(model, folder, port, count, python)
+        if other:
+            beside_another(other, model, folder, port, count, python)
         else:
             large_batches(model, port, count // 8)
             single_rows(model, folder, port, count)
@@ -318,7 +351,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=200_000, help="requests over which memory is watched; 0: none")
     parser.add_argument("--count", type=int, default=2000, help="requests of each measurement of speed; 0: none")
-    parser.add_argument("--beside", choices=["mlflow"], help="compare speed with this server, instead of the others")
+    parser.add_argument(
+        "--beside", choices=["mlflow", "kserve"], help="compare speed with this server, instead of the others"
+    )
     parser.add_argument("--python", default=sys.executable, help="interpreter that runs that server")
     parser.add_argument("--serve", choices=APPS, help="run one server (used by the program)")
     parser.add_argument("--folder", type=Path, help="folder of its model (used by the program)")
@@ -333,7 +368,7 @@ def main() -> None:
         for name in ("large", "small"):
             (Path(temporary) / name).mkdir()
         if options.count:
-            speed(Path(temporary) / "large", options.count, options.python if options.beside else None)
+            speed(Path(temporary) / "large", options.count, options.beside, options.python)
         if options.requests:
             memory(Path(temporary) / "small", options.requests)
 

@@ -104,7 +104,7 @@ class Year:
     def request(self, modality: str, person: str | None) -> float:
         """Submit and carry out a request; check what it has led to; return the seconds of carrying it out."""
         submit(self.params, self.url, NAME, [modality], [person] if person else [], features_folder=self.data)
-        worker = Worker(self.params, RequestStore(self.private), self.url, self.data, None, "benchmark")
+        worker = Worker(self.params, RequestStore.open(self.params, self.url), self.url, self.data, None, "benchmark")
         start = time.process_time()
         ((done, outcome),) = worker.run()
         seconds = time.process_time() - start
@@ -130,7 +130,7 @@ class Year:
         self.monitor.scan()
         text = self.monitor.text()
         assert f'{metrics.MODEL_USABLE.name}{{model="{NAME}"}} 1.0' in text
-        requests = len(list(RequestStore(self.private).all()))
+        requests = len(list(RequestStore.open(self.params, self.url).all()))
         assert f'{metrics.REQUESTS.name}{{model="{NAME}",state="certified"}} {requests}.0' in text
 
     def _purge(self, done: DeletionRequest) -> None:

@@ -10,6 +10,7 @@ does little but read the row. Times are CPU time, the least of several runs.
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,7 @@ def _beside(features: Mapping[str, Array], shown: tuple[str, ...]) -> Array:
 
 def main() -> None:
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as temporary, threadpool_limits(limits=1):
+    with tempfile.TemporaryDirectory() as temporary, chdir(temporary), threadpool_limits(limits=1):
         for number, (name, settings) in enumerate(SETS.items()):
             folder = Path(temporary) / str(number)
             features.run(load_params(None, settings), folder)

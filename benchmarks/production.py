@@ -30,7 +30,7 @@ from mbd.production.request_store import RequestStore
 from mbd.production.submit import submit
 from mbd.production.worker import Worker
 from mbd.steps import delete, features, train
-from mbd.storage import open_private, open_store
+from mbd.storage import open_store
 from mbd.training.lattice.ridge import FoldedRidge
 from mbd.trust.keys import make_keys
 from mbd.trust.trust_file import read_trust
@@ -87,7 +87,7 @@ def of_a_modality(params: Params, folder: Path) -> None:
         seconds(delete.run, params, data, folder / "model", [GONE], (), folder / f"deleted-{n}") for n in range(REPEATS)
     ]
     submit(params, url, NAME, [GONE])
-    worker = Worker(params, RequestStore(open_private(url, params.store)), url, data, None, "benchmark")
+    worker = Worker(params, RequestStore.open(params, url), url, data, None, "benchmark")
     start = time.perf_counter()
     with no_training():
         ((done, outcome),) = worker.run()

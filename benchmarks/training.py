@@ -11,7 +11,7 @@ machine reaches on large ones (what the hardware could do).
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
@@ -122,7 +122,7 @@ def main() -> None:
     )
     print(f"{peaks[1] / 1e9:.0f} in float64 on {cores} (lattice)")
     rows, joint, lattice = {}, {}, {}
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, chdir(temporary):  # no parameters and no store of another folder
         for size in SIZES:
             folder = Path(temporary) / size
             features.run(load_params(None, [f"features.source.preset={size}"]), folder)

@@ -32,14 +32,14 @@ def _section(name: str, spec: Any) -> str:  # noqa: ANN401 -- kfp has no types
 
 
 _COMMANDS = {
+    "extract": "features",
     "fetch": "models fetch",
-    "parameters": "params",
     "registered_reference": "models fetch",
     "reference": "train",
+    "require_purged": "purge",
     "settings": "params",
     "published": "certificate fetch",
     "reaudit": "certificate reaudit",
-    "notify": "exporter",
 }
 
 

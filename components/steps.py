@@ -20,38 +20,45 @@ def component(function: Callable[..., object]) -> Any:  # noqa: ANN401 -- kfp ha
 
 
 @component
-def parameters(
-    written: dsl.Output[dsl.Artifact],
+def features(
+    resolved: dsl.Output[dsl.Artifact],
+    dataset: dsl.Output[dsl.Dataset],
+    metrics: dsl.Output[dsl.Metrics],
     params: str = "",
     model: str = "",
-    method: str = "",
-    epsilon: float = 0.0,
     overrides: list[str] = [],
-) -> None:
-    """Check the arguments of a run and write all its parameters, for every other task; empty: as in `params`."""
+    audits: bool = False,
+) -> list[str]:
+    """Begin a run: check its arguments and write all parameters for the other tasks, make or fetch the FeatureSet.
+
+    It hands on where the FeatureSet is, with its digest, and which modalities references go without.
+    """
     from mbd.kubeflow import tasks
 
-    tasks.parameters(params, written, model, method, epsilon, overrides)
+    return tasks.features(params, resolved, dataset, metrics, model, overrides, audits=audits)
 
 
 @component
-def settings(params: dsl.Input[dsl.Artifact], setting: str, written: dsl.Output[dsl.Artifact]) -> None:
+def extract(
+    resolved: dsl.Output[dsl.Artifact],
+    shard: int,
+    shards: int,
+    params: str = "",
+    model: str = "",
+    overrides: list[str] = [],
+) -> None:
+    """Encode one of several parts of the raw media, for the cache that the other tasks read."""
+    from mbd.kubeflow import tasks
+
+    tasks.extract(params, resolved, shard, shards, model, overrides)
+
+
+@component
+def settings(params: dsl.Input[dsl.Artifact], setting: str, resolved: dsl.Output[dsl.Artifact]) -> None:
     """Lay one setting of a sweep over the parameters; its certified deletions are charged to ledgers of their own."""
     from mbd.kubeflow import tasks
 
-    tasks.overlaid(params, setting, written)
-
-
-@component
-def features(
-    params: dsl.Input[dsl.Artifact],
-    dataset: dsl.Output[dsl.Dataset],
-    metrics: dsl.Output[dsl.Metrics],
-) -> list[str]:
-    """Make or fetch the FeatureSet; hand on a reference with its digest, and which modalities references go without."""
-    from mbd.kubeflow import tasks
-
-    return tasks.features(params, dataset, metrics)
+    tasks.overlaid(params, setting, resolved)
 
 
 @component
@@ -101,16 +108,25 @@ def evaluate(
 
 @component
 def fetch(
-    params: dsl.Input[dsl.Artifact],
+    resolved: dsl.Output[dsl.Artifact],
     modalities: list[str],
     model: dsl.Output[dsl.Model],
     dataset: dsl.Output[dsl.Dataset],
+    params: str = "",
+    name: str = "",
+    method: str = "",
+    epsilon: float = 0.0,
+    overrides: list[str] = [],
     subjects: list[str] = [],
 ) -> list[str]:
-    """Fetch the current release of the model from the log, and where its data are; return what is deleted."""
+    """Begin a deletion: check its arguments and write all parameters for the other tasks, fetch the current release.
+
+    It is that of the model called `name` in the log; where its data are, and what is deleted, is handed on.
+    """
     from mbd.kubeflow import production
 
-    return production.fetch(params, modalities, subjects, model, dataset)
+    asked = params, resolved, modalities, subjects, model, dataset
+    return production.fetch(*asked, name=name, method=method, epsilon=epsilon, overrides=overrides)
 
 
 @component
@@ -203,10 +219,18 @@ def purge(
     proof: dsl.Output[dsl.Artifact],
     requested: bool = True,
 ) -> None:
-    """Remove every copy of the old weights if requested, and prove it in the log; fails if one is left."""
+    """Remove every copy of the old weights if requested, and state in the log what was removed and what is left."""
     from mbd.kubeflow import tasks
 
     tasks.purge(params, published, deleted, proof, requested=requested)
+
+
+@component
+def require_purged(proof: dsl.Input[dsl.Artifact]) -> None:
+    """Fail if a purge was requested and a copy is left, or a place could not be searched."""
+    from mbd.kubeflow import tasks
+
+    tasks.require_purged(proof)
 
 
 @component
@@ -229,8 +253,8 @@ def published(
     params: dsl.Input[dsl.Artifact],
     modality: str,
     model: dsl.Output[dsl.Model],
-) -> NamedTuple("Published", [("modalities", list), ("revoked", list), ("certificate", str)]):  # type: ignore[valid-type]
-    """Fetch the model that was published last without a modality, and say what its certificate is about."""
+) -> NamedTuple("Published", [("revoked", list), ("certificate", str)]):  # type: ignore[valid-type]
+    """Fetch the current release without a modality; return all that was ever deleted from it, and its certificate."""
     from mbd.kubeflow import tasks
 
     return tasks.published(params, modality, model)
@@ -242,23 +266,3 @@ def reaudit(params: dsl.Input[dsl.Artifact], certificate: str, leakage: dsl.Inpu
     from mbd.kubeflow import tasks
 
     tasks.reaudit(params, certificate, leakage, run)
-
-
-@component
-def notify(
-    params: str,
-    pipeline: str,
-    run: str,
-    status: dsl.PipelineTaskFinalStatus,
-    modalities: list[str] = [],
-    modality: str = "",
-    model: str = "",
-    overrides: list[str] = [],
-    purged: bool = False,
-) -> None:
-    """Report to Prometheus how a run ended, by what it published; never fails itself."""
-    from mbd.kubeflow import ending
-
-    wanted, message = modalities or [modality], status.error_message or ""
-    ended = pipeline, run, wanted, status.state, message
-    ending.notify(params, *ended, model=model, overrides=overrides, purged=purged)

@@ -1,12 +1,14 @@
-"""The whole story on this machine, in half a minute: `make demo`.
+"""The story of a person on this machine: `make demo`, or `make demo KEEP=1` to look around in the console afterwards.
 
-A small model is trained, registered, and served with a worker beside it. A client lets it predict from text, audio and
-visual, says "forget my voice" over HTTP, and waits until that is certified. From then on audio is refused, with the
-certificate as the reason, and text and visual are still answered. The client verifies the certificate over HTTP and
-saves its page. Everything is below build/demo, on loopback.
+A small model is trained, registered, and served with a worker beside it. A speaker says "forget my voice" over HTTP: a
+model without these recordings is certified and answers from then on, also about audio, which others still allow. Then
+every voice is to be forgotten: audio is refused, with the certificate as the reason, and text and visual are answered.
+At last that certificate is withdrawn by mistake: nothing answers, audio stays revoked, and the worker carries the
+request out again. With KEEP=1 the server then stays up. Everything is below build/demo, on loopback.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,9 +16,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
+
+from mbd.features.contract import FeatureSet
+from mbd.formats.verdict import VERDICTS, Decision
 
 FOLDER, NAME = Path("build/demo"), "sentiment"
 SETTINGS = (
@@ -43,11 +49,15 @@ SETTINGS = (
     "serving.inference.poll_seconds=1",
 )
 PATIENCE_SECONDS = 300
+ALL, OTHERS = ("text", "audio", "visual"), ("text", "visual")
 
 
-def run(*arguments: str) -> str:
-    """Run a command and return what it prints."""
-    return subprocess.run(mbd(*arguments), check=True, stdout=subprocess.PIPE, text=True).stdout
+def run(*arguments: str, status: int = 0) -> str:
+    """Run a command that ends with a status, and return what it prints."""
+    done = subprocess.run(mbd(*arguments), check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode != status:
+        raise SystemExit(f"mbd {arguments[0]} has ended with {done.returncode}")
+    return done.stdout
 
 
 def mbd(*arguments: str) -> list[str]:
@@ -69,6 +79,7 @@ def served() -> Iterator[str]:
             yield address
         finally:
             process.terminate()
+            process.wait()  # also after Ctrl-C, which `with` would not wait for
 
 
 def call(url: str, token: str = "", document: object = None) -> Any:  # noqa: ANN401 -- JSON
@@ -108,6 +119,12 @@ def infer(url: str, modalities: Sequence[str], widths: dict[str, int]) -> dict[s
     return answer
 
 
+def expect(answer: dict[str, Any], **members: object) -> None:
+    """Check an answer about the model."""
+    if any(answer.get(key) != value for key, value in members.items()):
+        raise SystemExit(f"the server does not answer as the log says: {members} is not in {answer}")
+
+
 def carried_out(url: str, token: str, identifier: str) -> dict[str, Any]:
     """Wait until a request has ended, and print each state on the way."""
     state, end = "", time.monotonic() + PATIENCE_SECONDS
@@ -131,12 +148,13 @@ def prepare() -> str:
     run("features", "--out", f"{FOLDER}/features")
     run("train", "--features", f"{FOLDER}/features", "--out", f"{FOLDER}/model")
     print("   " + run("register", "--model", f"{FOLDER}/model").splitlines()[0])
-    return run("serve", "token", "new", "--name", "demo", "--role", "submit", "--role", "read").strip()
+    roles = (part for role in ("submit", "read", "operate") for part in ("--role", role))
+    return run("serve", "token", "new", "--name", "demo", *roles).strip()
 
 
-def revoke_voice(url: str, token: str) -> str:
-    """Enter a request and wait until it is certified and served; return the digest of the certificate."""
-    new = {"model": NAME, "modalities": ["audio"], "reason": "withdrawn consent", "requester": "case-17"}
+def forget(url: str, token: str, **wanted: str) -> str:
+    """Enter a request about audio and wait until it is certified and served; return the digest of the certificate."""
+    new = {"model": NAME, "modalities": ["audio"], "reason": "withdrawn consent", **wanted}
     request = carried_out(url, token, call(f"{url}/requests", token, new)["id"])
     if request["state"] != "certified":
         raise SystemExit(f"the request is {request['state']}: {request['history'][-1]['note']}")
@@ -145,27 +163,66 @@ def revoke_voice(url: str, token: str) -> str:
     return digest
 
 
+def verify(url: str, digest: str, verdict: Decision) -> None:
+    """Verify a certificate over HTTP with the trust file alone, and print the verdict that it is to have."""
+    status = VERDICTS[verdict].exit_code
+    place = f"{url}/store/certificates/{digest}"
+    print("   " + run("verify", place, "--trust", f"{FOLDER}/keys/trust.json", status=status).splitlines()[0])
+
+
+def next_release(url: str, withdrawn: str) -> str:
+    """Wait until a release after a withdrawn one is served; return the digest of its certificate.
+
+    Until then nothing may answer about audio.
+    """
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
+        model = call(f"{url}/models/{NAME}")
+        if "audio" not in model["revoked"]:
+            raise SystemExit("audio is no longer revoked")
+        if model["current"] and model["current"]["digest"] != withdrawn:
+            digest: str = model["current"]["digest"]
+            wait_for(f"{url}/v2/models/{NAME}/versions/{digest}/ready")
+            return digest
+        time.sleep(0.2)
+    raise SystemExit("the request is not carried out again")
+
+
 def main() -> None:
     """Tell the story."""
     start, token = time.monotonic(), prepare()
+    speaker = str(FeatureSet.open(FOLDER / "features").split("train").groups[0])
     with served() as url:
         wait_for(f"{url}/readyz", f"{url}/v2/models/{NAME}/ready")
         widths = {one["name"]: one["shape"][-1] for one in call(f"{url}/v2/models/{NAME}")["inputs"]}
         print(f"== served at {url}, with a worker")
-        infer(url, ("text", "audio", "visual"), widths)
-        print('== "forget my voice"')
-        digest = revoke_voice(url, token)
-        refused, answered = (infer(url, some, widths) for some in (("text", "audio", "visual"), ("text", "visual")))
-        if refused.get("certificate") != digest or answered.get("model_version") != digest:
-            raise SystemExit("the server does not answer by the release that was certified")
+        infer(url, ALL, widths)
+        print(f'== "forget my voice", says speaker {speaker}: a model without these recordings answers')
+        first = forget(url, token, subject=speaker, requester="case-17")
+        expect(infer(url, ALL, widths), model_version=first)
+        print('== "forget every voice": audio is refused')
+        second = forget(url, token, requester="case-18")
+        expect(infer(url, ALL, widths), status=422, certificate=second)
+        expect(infer(url, OTHERS, widths), model_version=second)
         print("== verified over HTTP, with the trust file alone")
-        place = f"{url}/store/certificates/{digest}"
-        print("\n".join(run("verify", place, "--trust", f"{FOLDER}/keys/trust.json").splitlines()[:5]))
-        with urllib.request.urlopen(f"{url}/certificates/{digest}/page", timeout=30) as page:  # noqa: S310
+        verify(url, first, "replaced")
+        verify(url, second, "verified")
+        print("== that certificate is withdrawn, by mistake: audio stays revoked, and the worker certifies again")
+        run("certificate", "revoke", second, "--reason", "withdrawn by mistake")
+        third = next_release(url, second)
+        expect(infer(url, ALL, widths), status=422, certificate=third)
+        expect(infer(url, OTHERS, widths), model_version=third)
+        verify(url, second, "withdrawn")
+        verify(url, third, "verified")
+        with urllib.request.urlopen(f"{url}/certificates/{third}/page", timeout=30) as page:  # noqa: S310
             (FOLDER / "certificate.html").write_bytes(page.read())
-    print(f"\nopen {FOLDER}/certificate.html: the certificate's page, which verifies it in the browser")
-    print(f"{time.monotonic() - start:.0f} seconds in all")
+        print(f"\nopen {FOLDER}/certificate.html: the certificate's page, which verifies it in the browser")
+        print(f"{time.monotonic() - start:.0f} seconds in all")
+        if os.environ.get("KEEP") == "1":
+            print(f"the server stays up: open {url} and sign in with {token} (Ctrl-C stops it)", flush=True)
+            Event().wait()
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(KeyboardInterrupt):
+        main()

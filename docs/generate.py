@@ -21,17 +21,19 @@ from pydantic.fields import FieldInfo
 from mbd.cli import group
 from mbd.formats.deletion import DeletionRecord
 from mbd.formats.features import Manifest
+from mbd.formats.layout import Receipt
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.model import ModelRecord
 from mbd.formats.purge import PurgeRecord
-from mbd.formats.receipt import Receipt
 from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import DELETION_TYPE, DeletionStatement
 from mbd.formats.strength import BOUNDS
+from mbd.formats.verdict import VERDICTS
 from mbd.params import Params
 from mbd.params.attacks import AttacksSettings
 from mbd.params.base import Settings
 from mbd.records import Record, describe_fields, json_schema
+from mbd.serving.problems import TITLES, TYPE
 
 HERE = Path(__file__).parent
 WIDTH = 100
@@ -72,6 +74,28 @@ def attacks_page() -> str:
     return _with_table("attacks.md", "bounds", _audit_bounds())
 
 
+def auditor_page() -> str:
+    """Return the page as it is, with the table of verdicts."""
+    return _with_table("guide-auditor.md", "verdicts", _verdicts())
+
+
+def serving_page() -> str:
+    """Return the page as it is, with the kinds of problems."""
+    return _with_table("serving.md", "problems", _problems())
+
+
+def _problems() -> Iterator[str]:
+    yield "| status | `type` | `title` |\n| --- | --- | --- |"
+    for status, (kind, title) in TITLES.items():
+        yield f"| {status} | `{TYPE}{kind}` | {title} |"
+
+
+def _verdicts() -> Iterator[str]:
+    yield "| first line | exit code | what it means | what to do |\n| --- | --- | --- | --- |"
+    for verdict, rules in VERDICTS.items():
+        yield f"| `{verdict.upper()}` | {rules.exit_code:d} | {rules.sentence} | {rules.to_do} |"
+
+
 def _with_table(name: str, marker: str, lines: Iterator[str]) -> str:
     page, table = (HERE / name).read_text(encoding="utf-8"), "\n".join(lines)
     between = rf"(<!-- {marker} -->\n).*(<!-- /{marker} -->)"
@@ -102,27 +126,13 @@ SCHEMAS: dict[str, type[Record]] = {
 }
 
 
-def rule_resource() -> str:
-    """Return the alert rules as a resource of the Prometheus Operator."""
-    rules = (HERE.parent / "deploy" / "prometheus" / "rules.yaml").read_text(encoding="utf-8")
-    groups = rules[rules.index("groups:") :]
-    head = """# written by `python docs/generate.py` from ../prometheus/rules.yaml
-apiVersion: monitoring.coreos.com/v1
-kind: PrometheusRule
-metadata:
-  name: mbd
-  labels: {app.kubernetes.io/name: mbd-rules}
-spec:
-"""
-    return head + re.sub(r"(?m)^(?=.)", "  ", groups)
-
-
 PAGES = {
     "commands.md": commands_page,
     "parameters.md": parameters_page,
     "architecture.md": architecture_page,
     "attacks.md": attacks_page,
-    "../deploy/prometheus-operator/rules.yaml": rule_resource,
+    "guide-auditor.md": auditor_page,
+    "serving.md": serving_page,
     "schemas/certificate.schema.json": certificate_schema,
     **{f"schemas/{name}.schema.json": partial(json_schema, record) for name, record in SCHEMAS.items()},
 }

@@ -7,7 +7,11 @@ from typing import Any
 from mbd.errors import UsageError
 from mbd.kubeflow.common import write_params
 from mbd.params import Params
+from mbd.params.attacks import refuse_weak_audit
 from pipelines.compiling import build
+
+AUDITING = ("delete", "reaudit")
+"""pipelines whose attacks a certificate rests on"""
 
 
 def given(
@@ -15,6 +19,8 @@ def given(
 ) -> dict[str, Any]:
     """Return the arguments of the pipeline `name`; one that it does not have, or lacks, is an error."""
     wanted = build(name, params.platform).component_spec.inputs or {}
+    if name in AUDITING:
+        refuse_weak_audit(params.attacks)
     values: dict[str, Any] = {"params": write_params(params)}
     if "modalities" in wanted or (modalities and "modality" not in wanted):
         values["modalities"] = list(modalities) or [params.requests.modality]

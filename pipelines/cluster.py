@@ -2,18 +2,20 @@
 
 A pipeline is uploaded as `mbd-NAME`, each of its versions under the digest of its compiled form. A run carries the
 digest of version and arguments in its name, so that the same submission again finds it. A schedule that is asked for
-with other settings is replaced under its name.
+with other settings is replaced under its name; the one before is disabled, and removed when none of its runs is
+unfinished, because Kubeflow ends what a schedule has started when it is removed.
 """
 
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
 
 import kfp
 import requests
@@ -22,12 +24,12 @@ from urllib3.exceptions import HTTPError
 
 from mbd.errors import MbdError, UsageError
 from mbd.files import canonical_digest
-from mbd.params.platform import PlatformSettings
+from mbd.params.platform import KUBEFLOW_TOKEN, PlatformSettings
 from mbd.urls import without_credentials
 from pipelines.compiling import compiled
 
-TOKEN = "MBD_KUBEFLOW_TOKEN"  # noqa: S105 -- the name of an environment variable
-_UNFINISHED_OR_DONE = {None, "PENDING", "RUNNING", "SUCCEEDED", "PAUSED"}
+_UNFINISHED = {None, "PENDING", "RUNNING", "PAUSED", "CANCELING"}
+_DISABLED, _FAILED = "DISABLED", {"FAILED", "ERROR"}
 _PAGE = 100
 DEFAULT_ACCOUNT = "pipeline-runner"
 """the service account that the API server puts where none was named"""
@@ -75,6 +77,44 @@ def submission(
     )
 
 
+class Scheduled(NamedTuple):
+    """A schedule as it is now."""
+
+    outcome: str
+    """created, updated or unchanged"""
+    identifier: str
+    unfinished: list[str]
+    """runs of the schedule before, which stays, disabled, until they have ended"""
+
+
+class TaskState(NamedTuple):
+    """A task of a run."""
+
+    name: str
+    state: str
+    reason: str
+    """why it failed, as Kubeflow has it"""
+    pod: str
+
+
+class RunState(NamedTuple):
+    """A run and its tasks, in the order of their start."""
+
+    identifier: str
+    state: str
+    tasks: list[TaskState]
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it goes on."""
+        return self.state in _UNFINISHED
+
+    @property
+    def failed(self) -> list[TaskState]:
+        """The tasks that have failed."""
+        return [task for task in self.tasks if task.state in _FAILED]
+
+
 class Cluster:
     """The Kubeflow Pipelines API of `platform.kubeflow_host`; a token comes from the environment."""
 
@@ -88,26 +128,27 @@ class Cluster:
         self.platform = platform
         with self._asking("connect"), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # the client's greeting
-            self._look(platform.kubeflow_host)
+            self._get("v2beta1/healthz")  # kfp's client would try for half a minute
             self._client = kfp.Client(
                 host=platform.kubeflow_host,
                 namespace=platform.namespace or "kubeflow",
-                existing_token=os.environ.get(TOKEN),
+                existing_token=os.environ.get(KUBEFLOW_TOKEN),
             )
 
-    def _look(self, host: str) -> None:
-        """Ask once whether the API is there: kfp's client would try for half a minute."""
-        token = os.environ.get(TOKEN)
+    def _get(self, path: str) -> str:
+        """Return what the API answers at a path that kfp's client does not know."""
+        host, token = (self.platform.kubeflow_host or "").rstrip("/"), os.environ.get(KUBEFLOW_TOKEN)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        answer = requests.get(f"{host.rstrip('/')}/apis/v2beta1/healthz", headers=headers, timeout=_TIMEOUT_SECONDS)
+        answer = requests.get(f"{host}/apis/{path}", headers=headers, timeout=_TIMEOUT_SECONDS)
         if not answer.ok:
             raise ApiException(answer.status_code, answer.reason)
+        return str(answer.text)
 
     def submit(self, name: str, wanted: Submission) -> tuple[Literal["submitted", "there already"], str]:
         """Start a run unless one of this name is under way or done; return its id."""
         with self._asking("submit the run"):
             for run in self._all("run", wanted.name):
-                if run.state in _UNFINISHED_OR_DONE:
+                if run.state in _UNFINISHED | {"SUCCEEDED"}:
                     return "there already", run.run_id
             started = self._client.run_pipeline(
                 experiment_id=self._experiment(wanted),
@@ -119,28 +160,45 @@ class Cluster:
             )
             return "submitted", started.run_id
 
-    def schedule(self, name: str, wanted: Submission) -> tuple[Literal["created", "updated", "unchanged"], str]:
-        """Let the schedule of this name be what is wanted; return its id."""
+    def schedule(self, name: str, wanted: Submission) -> Scheduled:
+        """Let the schedule of this name be what is wanted."""
         with self._asking("schedule the pipeline"):
             version = self._version(name, wanted)
-            found = list(self._all("recurring_run", wanted.name))
-            same = [job for job in found if _is(job, wanted, version["version_id"])]
-            if len(found) == 1 and same:
-                return "unchanged", same[0].recurring_run_id
-            created = self._client.create_recurring_run(
-                experiment_id=self._experiment(wanted),
-                job_name=wanted.name,
-                cron_expression=wanted.cron,
-                max_concurrency=1,
-                no_catchup=True,
-                params=dict(wanted.arguments),
-                service_account=wanted.service_account,
-                pipeline_root=wanted.pipeline_root,
-                **version,
-            )
-            for job in found:  # only now: there is no moment without a schedule
+            others = list(self._all("recurring_run", wanted.name))
+            kept = next((job for job in others if _is(job, wanted, version["version_id"])), None)
+            if kept:
+                others.remove(kept)
+                outcome = "updated" if any(job.status != _DISABLED for job in others) else "unchanged"
+            else:
+                outcome = "updated" if others else "created"
+                kept = self._client.create_recurring_run(
+                    experiment_id=self._experiment(wanted),
+                    job_name=wanted.name,
+                    cron_expression=wanted.cron,
+                    max_concurrency=1,
+                    no_catchup=True,
+                    params=dict(wanted.arguments),
+                    service_account=wanted.service_account,
+                    pipeline_root=wanted.pipeline_root,
+                    **version,
+                )
+            # only now: there is no moment without a schedule
+            return Scheduled(outcome, kept.recurring_run_id, self._retire(others))
+
+    def _retire(self, jobs: Sequence[Any]) -> list[str]:
+        """Disable schedules, and remove those that have no unfinished run; return the names of unfinished runs."""
+        if not jobs:
+            return []
+        under_way: dict[str, list[str]] = {}
+        for run in self._all("run", None):
+            if run.state in _UNFINISHED:
+                under_way.setdefault(run.recurring_run_id, []).append(run.display_name)
+        for job in jobs:
+            if job.status != _DISABLED:
+                self._client.disable_recurring_run(job.recurring_run_id)
+            if job.recurring_run_id not in under_way:
                 self._client.delete_recurring_run(job.recurring_run_id)
-            return "updated" if found else "created", created.recurring_run_id
+        return [run for job in jobs for run in under_way.get(job.recurring_run_id, ())]
 
     def disable(self, title: str) -> list[str]:
         """Stop every schedule of this name; return their ids."""
@@ -168,6 +226,31 @@ class Cluster:
                     for job in self._all("recurring_run", None)
                 ],
             }
+
+    def run(self, run: str) -> RunState:
+        """Return a run with its tasks, by its id or its name (the newest of this name)."""
+        with self._asking("read the run"):
+            runs = self._all("run", None, sort_by="created_at desc")
+            listed = next((entry for entry in runs if run in (entry.run_id, entry.display_name)), None)
+            if listed is None:
+                raise UsageError("there is no such run", key="RUN", value=run, hint="`mbd pipeline status` lists them")
+            entry = self._client.get_run(listed.run_id)
+            details = (entry.run_details.task_details if entry.run_details else None) or []
+        # The pod of a task is called `executor`; the task is the entry that it is a child of.
+        parents = {child.task_id: task for task in details for child in task.child_tasks or ()}
+        states = []
+        for task in sorted(details, key=lambda task: str(task.start_time or task.create_time or "")):
+            if task.display_name and not task.child_tasks:
+                pod_of = parents.get(task.task_id) if task.display_name.startswith("executor") else None
+                reason = " ".join((task.error.message or "").split()) if task.error else ""
+                name = (pod_of or task).display_name
+                states.append(TaskState(name, task.state or "PENDING", reason, task.pod_name or ""))
+        return RunState(entry.run_id, entry.state or "PENDING", states)
+
+    def log(self, run: str, pod: str) -> str:
+        """Return the log of a task's pod, which Kubeflow reads from the pod or from its archive."""
+        with self._asking("read the log"):
+            return self._get(f"v1alpha1/runs/{quote(run)}/nodes/{quote(pod)}/log")
 
     def _experiment(self, wanted: Submission) -> str:
         made = self._client.create_experiment(wanted.experiment, namespace=self.platform.namespace)
@@ -217,7 +300,7 @@ class Cluster:
                 f"Kubeflow refused to {what}: {error.status} {error.reason}",
                 key="platform.kubeflow_host",
                 value=host,
-                hint=f"set a valid token in {TOKEN}" if credentials else "see the API server's log",
+                hint=f"set a valid token in {KUBEFLOW_TOKEN}" if credentials else "see the API server's log",
             ) from error
         except (HTTPError, TimeoutError, OSError) as error:
             raise ClusterError(

@@ -2,17 +2,26 @@
 
 It starts at the current release of `model`, as the log has it, with the data that it was made from and its registered
 reference: nothing is trained that is registered. The certified model becomes the current release. Refused by the gate,
-the run fails in `certify`. However it ends, Prometheus learns of it. With `purge_copies` every copy of the old weights
-is removed when all is published. `mbd request run` does the same without Kubeflow.
+the run fails in `certify`. With `purge_copies` every copy of the old weights is removed when all is published.
+`mbd request run` does the same without Kubeflow.
 """
 
 from typing import Any
 
 from kfp import dsl
 
-from components.steps import attack, certify, delete, evaluate, fetch, notify, publish, purge, registered_reference
+from components.steps import (
+    attack,
+    certify,
+    delete,
+    evaluate,
+    fetch,
+    publish,
+    purge,
+    registered_reference,
+    require_purged,
+)
 from mbd.params.platform import PlatformSettings
-from pipelines.parts import resolved
 from pipelines.placement import Need, place
 
 
@@ -34,66 +43,65 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
         params: str = "",
     ) -> None:
         run = dsl.PIPELINE_JOB_ID_PLACEHOLDER
-        named = {"params": params, "model": model, "overrides": overrides}
-        end = notify(pipeline="delete", run=run, modalities=modalities, purged=purge_copies, **named)
-        place(end, platform, cached=False)
-        with dsl.ExitHandler(end, name="delete-and-certify"):
-            values = resolved(platform, method=method, epsilon=epsilon, **named)
-            start = place(
-                fetch(params=values, modalities=modalities, subjects=subjects),
-                platform,
-                Need.DATA,
-                Need.LINEAGE_KEY,
-                cached=False,
-            ).outputs
-            data = {"params": values, "dataset": start["dataset"]}
-            asked = {"modalities": start["Output"], "subjects": subjects}
-            never_exposed = place(
-                registered_reference(**data, **asked, model=start["model"]), platform, Need.DATA, Need.GPU, cached=False
-            ).outputs["reference"]
-            deleted = place(
-                delete(**data, **asked, model=start["model"], reference=never_exposed),
-                platform,
-                Need.DATA,
-                Need.GPU,
-                Need.LINEAGE_KEY,
-                cached=False,
-            ).outputs["deleted"]
-            utility = place(
-                evaluate(**data, model=deleted, reference=never_exposed, subjects=subjects),
-                platform,
-                Need.DATA,
-                Need.LINEAGE_KEY,
-                cached=False,
-            ).outputs["evaluation"]
-            leakage = place(
-                attack(**data, **asked, before=start["model"], after=deleted, reference=never_exposed),
-                platform,
-                Need.DATA,
-                cached=False,
-            ).outputs["leakage"]
-            certificate = place(
-                certify(**data, deleted=deleted, leakage=leakage, evaluation=utility, request=request, run=run),
-                platform,
-                Need.DATA,
-                Need.SIGNING_KEYS,
-                cached=False,
-                retried=False,
-            ).outputs["certificate"]
-            released = place(
-                publish(params=values, certificate=certificate, deleted=deleted),
-                platform,
-                Need.DATA,
-                Need.SIGNING_KEYS,
-                cached=False,
-            ).outputs["published"]
-            # Not in a dsl.If: a task that is skipped leaves a run that succeeded in the state RUNNING.
-            place(
-                purge(params=values, published=released, deleted=deleted, requested=purge_copies),
-                platform,
-                Need.DATA,
-                Need.SIGNING_KEYS,
-                cached=False,
-            )
+        begun = fetch(
+            params=params,
+            name=model,
+            method=method,
+            epsilon=epsilon,
+            overrides=overrides,
+            modalities=modalities,
+            subjects=subjects,
+        )
+        start = place(begun, platform, Need.DATA, Need.LINEAGE_KEY, cached=False).outputs
+        data = {"params": start["resolved"], "dataset": start["dataset"]}
+        asked = {"modalities": start["Output"], "subjects": subjects}
+        never_exposed = place(
+            registered_reference(**data, **asked, model=start["model"]), platform, Need.DATA, Need.GPU, cached=False
+        ).outputs["reference"]
+        deleted = place(
+            delete(**data, **asked, model=start["model"], reference=never_exposed),
+            platform,
+            Need.DATA,
+            Need.GPU,
+            Need.LINEAGE_KEY,
+            cached=False,
+        ).outputs["deleted"]
+        utility = place(
+            evaluate(**data, model=deleted, reference=never_exposed, subjects=subjects),
+            platform,
+            Need.DATA,
+            Need.LINEAGE_KEY,
+            cached=False,
+        ).outputs["evaluation"]
+        leakage = place(
+            attack(**data, **asked, before=start["model"], after=deleted, reference=never_exposed),
+            platform,
+            Need.DATA,
+            cached=False,
+        ).outputs["leakage"]
+        certificate = place(
+            certify(**data, deleted=deleted, leakage=leakage, evaluation=utility, request=request, run=run),
+            platform,
+            Need.DATA,
+            Need.SIGNING_KEYS,
+            cached=False,
+            retried=False,
+        ).outputs["certificate"]
+        released = place(
+            publish(params=start["resolved"], certificate=certificate, deleted=deleted),
+            platform,
+            Need.DATA,
+            Need.SIGNING_KEYS,
+            cached=False,
+        ).outputs["published"]
+        # Not in a dsl.If: a task that is skipped leaves a run that succeeded in the state RUNNING.
+        proof = place(
+            purge(params=start["resolved"], published=released, deleted=deleted, requested=purge_copies),
+            platform,
+            Need.DATA,
+            Need.SIGNING_KEYS,
+            cached=False,
+        ).outputs["proof"]
+        place(require_purged(proof=proof), platform, cached=False, retried=False)
 
     return mbd_delete

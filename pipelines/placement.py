@@ -11,6 +11,7 @@ from typing import Any
 from kfp import kubernetes
 
 from mbd.errors import UsageError
+from mbd.kubeflow.common import PATIENCE
 from mbd.params.platform import PlatformSettings
 
 NON_ROOT = {"run_as_user": 10001, "run_as_group": 10001, "run_as_non_root": True}
@@ -24,7 +25,7 @@ class Need(Enum):
     GPU = "a GPU, if there is one"
     SIGNING_KEYS = "the signing keys, and the lineage key"
     LINEAGE_KEY = "the lineage key, by which persons and deletion records are found"
-    STATE = "the volume for what outlives a task: budget ledgers, openings of commitments"
+    STATE = "the volume for what outlives a task (platform.state_claim)"
     DATA = "models or feature data: that volume, keys of what is encrypted, and memory for its plain form"
 
 
@@ -41,6 +42,7 @@ def place(
     task.set_container_image(image)
     if pinned := image.partition("@")[2]:
         task.set_env_variable("MBD_IMAGE_DIGEST", pinned)
+    task.set_env_variable(PATIENCE, f"{platform.patience_seconds:g}")
     task.set_caching_options(enable_caching=cached)
     task.set_cpu_request(platform.cpu)
     task.set_memory_request(platform.memory).set_memory_limit(platform.memory)
@@ -62,6 +64,7 @@ def place(
         kubernetes.use_secret_as_volume(task, secret_name=platform.lineage_secret, mount_path=platform.lineage_path)
     if platform.state_claim and not {Need.STATE, Need.DATA}.isdisjoint(needs):
         kubernetes.mount_pvc(task, pvc_name=platform.state_claim, mount_path=platform.state_path)
+        task.set_env_variable("XDG_CACHE_HOME", f"{platform.state_path}/cache")  # what is remembered of the log
     if Need.DATA in needs and platform.data_keys_claim:
         _let_decrypt(task, platform)
     if on_gpu:

@@ -9,10 +9,9 @@ from typing import Any
 
 from kfp import dsl
 
-from components.steps import attack, delete, evaluate
+from components.steps import attack, delete, evaluate, features, reference, train
 from components.steps import settings as overlay
 from mbd.params.platform import PlatformSettings
-from pipelines.parts import model_and_reference, resolved
 from pipelines.placement import Need, place
 
 
@@ -21,10 +20,14 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
 
     @dsl.pipeline(name="mbd-sweep", description="Delete at many settings; attack and evaluate each result.")
     def mbd_sweep(settings: list[str], modalities: list[str], params: str = "") -> None:
-        values = resolved(platform, params=params)
-        data, model, never_exposed = model_and_reference(values, modalities, platform)
+        begun = place(features(params=params), platform, Need.DATA).outputs
+        values, data = begun["resolved"], begun["dataset"]
+        model = place(train(params=values, dataset=data), platform, Need.DATA, Need.GPU).outputs["model"]
+        never_exposed = place(
+            reference(params=values, dataset=data, modalities=modalities), platform, Need.DATA, Need.GPU
+        ).outputs["reference"]
         with dsl.ParallelFor(items=settings, name="each-setting") as setting:
-            own = place(overlay(params=values, setting=setting), platform).outputs["written"]
+            own = place(overlay(params=values, setting=setting), platform).outputs["resolved"]
             deleted = place(
                 delete(
                     params=own,

@@ -10,10 +10,19 @@ from typing import Any
 
 from kfp import dsl
 
-from components.steps import evaluate, features, notify, reference, register, train
+from components.steps import evaluate, extract, features, reference, register, train
+from mbd.errors import UsageError
 from mbd.params.platform import PlatformSettings
-from pipelines.parts import resolved
 from pipelines.placement import Need, place
+
+
+def _refuse_no_claim(platform: PlatformSettings) -> None:
+    if platform.state_claim is None:
+        raise UsageError(
+            "tasks that extract side by side share a cache, and there is no volume for it",
+            key="platform.state_claim",
+            hint="name a claim, or set platform.extraction_tasks to 1",
+        )
 
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
@@ -27,23 +36,25 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
         overrides: list[str] = [],  # noqa: B006 -- a value of the compiled form
         params: str = "",
     ) -> None:
-        run, named = dsl.PIPELINE_JOB_ID_PLACEHOLDER, {"params": params, "model": model, "overrides": overrides}
-        end = notify(pipeline="train", run=run, **named)
-        place(end, platform, cached=False)
-        with dsl.ExitHandler(end, name="train-and-register"):
-            values = resolved(platform, **named)
-            made = place(features(params=values), platform, Need.DATA, cached=False).outputs
-            data = {"params": values, "dataset": made["dataset"]}
-            whole = place(train(**data), platform, Need.DATA, Need.GPU, cached=False).outputs["model"]
-            with dsl.ParallelFor(items=made["Output"], name="each-modality") as modality:
-                never_exposed = place(reference(**data, modality=modality), platform, Need.DATA, Need.GPU, cached=False)
-            place(evaluate(**data, model=whole), platform, Need.DATA, cached=False)
-            place(
-                register(**data, model=whole, references=dsl.Collected(never_exposed.outputs["reference"]), run=run),
-                platform,
-                Need.DATA,
-                Need.SIGNING_KEYS,
-                cached=False,
-            )
+        named, shards = {"params": params, "model": model, "overrides": overrides}, platform.extraction_tasks
+        begun = features(**named)
+        if shards > 1:
+            _refuse_no_claim(platform)
+            parts = [extract(**named, shard=shard, shards=shards) for shard in range(shards)]
+            begun.after(*(place(part, platform, Need.DATA, cached=False) for part in parts))
+        made = place(begun, platform, Need.DATA, cached=False).outputs
+        data = {"params": made["resolved"], "dataset": made["dataset"]}
+        whole = place(train(**data), platform, Need.DATA, Need.GPU, cached=False).outputs["model"]
+        with dsl.ParallelFor(items=made["Output"], name="each-modality") as modality:
+            never_exposed = place(reference(**data, modality=modality), platform, Need.DATA, Need.GPU, cached=False)
+        place(evaluate(**data, model=whole), platform, Need.DATA, cached=False)
+        references = dsl.Collected(never_exposed.outputs["reference"])
+        place(
+            register(**data, model=whole, references=references, run=dsl.PIPELINE_JOB_ID_PLACEHOLDER),
+            platform,
+            Need.DATA,
+            Need.SIGNING_KEYS,
+            cached=False,
+        )
 
     return mbd_train

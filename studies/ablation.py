@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from mbd.evaluation.metrics import TITLES
-from mbd.evaluation.results import EvaluatedMethod
-from mbd.evaluation.spread import Comparison
+from mbd.evaluation.results import Comparison, EvaluatedMethod
 from studies import printed
 from studies.claims import OWN_TABLE, judged, listed, p_text
 from studies.drawing import Series, dots

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mbd.attacks.target_model import Role
-from mbd.evaluation.spread import Spread, spread
+from mbd.evaluation.results import Spread, spread
 from mbd.formats.deletion import DeletionRecord
 from mbd.formats.leakage import AttackRecord, LeakageRecord
 

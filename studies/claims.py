@@ -7,7 +7,7 @@ judged there is what a claim says of methods on the same rows: their order, how 
 from collections.abc import Mapping, Sequence
 
 from mbd.evaluation.metrics import TITLES
-from mbd.evaluation.spread import Comparison, Spread
+from mbd.evaluation.results import Comparison, Spread
 from studies import printed
 from studies.layout import Layout
 from studies.outcome import Finding, Verdict, cell_text

@@ -8,18 +8,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from mbd.evaluation.metrics import TITLES
+from mbd.evaluation.regimes import plan_evaluation
+from mbd.features.contract import FeatureSet
+from mbd.model.joint import JointBackbone, to_array
+from mbd.model.predictor import load
+from mbd.params import load_params
 from mbd.report.figures import COLOURS, figure_png
+from mbd.tensors import Array
 from studies import printed
 from studies.claims import judged, listed, text
 from studies.drawing import PRINTED, Series, dots
 from studies.layout import Layout
 from studies.outcome import Cell, Finding, StudyOutcome, StudyTable
-from studies.scores import Scores, loss_by_corruption, read_scores, spread_of
+from studies.scores import JOINT, Scores, loss_by_corruption, read_scores, spread_of
+from studies.tsne import model_inputs
 
 Drift = Sequence[Mapping[str, Any]]
-"""for each modality the mean squared deviations that `mbd evaluate` measures"""
+"""for each modality the mean squared deviations between P^m and μ̄^m of clean and of corrupted rows"""
 
 
 def study(layout: Layout) -> StudyOutcome:
@@ -27,7 +35,7 @@ def study(layout: Layout) -> StudyOutcome:
     main = layout.plan.main
     scores = read_scores(layout.evaluation(main))
     regimes = [regime for regime in ("FIX", "MR") if scores.has(regime)]
-    drift: Drift = layout.metrics(main)["property_deviations"]
+    drift = deviations(layout)
     share = next((note for note in scores.notes if note.startswith("Corruption")), "")
     figures = {"corruption": _losses_figure(scores, regimes)}
     if drift:
@@ -38,7 +46,7 @@ def study(layout: Layout) -> StudyOutcome:
         question="What does a model lose when some test rows are damaged, and do its property embeddings move?",
         tables=[_ours(main, scores, regimes, share), _printed(), *([_drift(drift)] if drift else [])],
         figures=figures,
-        findings=[_modest(scores, regimes), _stabilised(scores, regimes), _moved(drift)],
+        findings=[_modest(scores, regimes), _stabilised(scores, regimes), judge_drift(drift)],
         data={
             "loss": {
                 method.name: {regime: vars(loss_by_corruption(method, regime, scores.primary)) for regime in regimes}
@@ -47,6 +55,37 @@ def study(layout: Layout) -> StudyOutcome:
             "property drift": list(drift),
         },
     )
+
+
+def deviations(layout: Layout) -> Drift:
+    """Measure the first seed of the joint backbone; nothing where it was trained without the property pathway."""
+    main, params = layout.plan.main, load_params().evaluation
+    data = FeatureSet.open(layout.features(main))
+    bench = plan_evaluation(data.split("test").load(), data.manifest.task, params)
+    backbone = (model := load(next(iter(layout.by_seed(layout.models(main, JOINT)).values())))).backbone
+    if not isinstance(backbone, JointBackbone) or not backbone.network.shape.property_pathway:
+        return []
+    clean, corrupted = (_invariant_means(backbone, *model_inputs(model, rows)) for rows in (bench.rows, bench.damaged))
+    own = {m: to_array(path.property[0]) for m, path in backbone.network.modality.items()}
+    pairs = {"clean_to_corrupted": (clean, corrupted), "property_to_clean": (own, clean)}
+    pairs |= {"property_to_corrupted": (own, corrupted)}
+    return [{"modality": m, **{name: _mse(a[m], b[m]) for name, (a, b) in pairs.items()}} for m in bench.modalities]
+
+
+def _invariant_means(
+    backbone: JointBackbone, features: Mapping[str, Array], available: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return μ̄^m, the mean of μ^m over the rows that have m."""
+    network = backbone.network
+    with torch.inference_mode():
+        raw, there = backbone.to_tensors(features, available)
+        inputs = network.standardise(raw, there)
+        means = {m: path.decompose(inputs[m][there[m]])[1].mean(0) for m, path in network.modality.items()}
+    return {m: to_array(mean) for m, mean in means.items()}
+
+
+def _mse(a: Array, b: Array) -> float:
+    return float(f"{np.mean((a.astype(np.float64) - b) ** 2):.4g}")
 
 
 def _ours(main: str, scores: Scores, regimes: Sequence[str], note: str) -> StudyTable:
@@ -148,7 +187,8 @@ def _stabilised(scores: Scores, regimes: Sequence[str]) -> Finding:
     )
 
 
-def _moved(drift: Drift) -> Finding:
+def judge_drift(drift: Drift) -> Finding:
+    """Hold the drift against what is printed."""
     claim = f"Property embeddings from noisy and clean input differ little (MSE ≈ {printed.P_DRIFT})."
     if not drift:
         return Finding(claim, "not comparable", "The first model has no property embeddings.")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mbd.attacks.target_model import Role
-from mbd.evaluation.spread import Spread
+from mbd.evaluation.results import Spread
 from mbd.formats.deletion import DeletionRecord
 from studies.audits import (
     BLACK_BOX,

@@ -12,7 +12,7 @@ from mbd.attacks import reconstruction
 from mbd.attacks.context import AttackContext, make_context
 from mbd.attacks.target_model import Role, open_target
 from mbd.evaluation.metrics import TITLES as METRICS
-from mbd.evaluation.spread import Spread, spread
+from mbd.evaluation.results import Spread, spread
 from mbd.features.contract import FeatureSet
 from mbd.params.attacks import AttacksSettings
 from mbd.training.reproducibility import reproducible

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mbd.evaluation.spread import Spread, paired_t_test
+from mbd.evaluation.results import Spread, paired_t_test
 from studies import printed
 from studies.audits import NEAR, WHITE_BOX, attacks_refuse, gives_away
 from studies.claims import SIGNIFICANT, judged, listed, p_text, text

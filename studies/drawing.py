@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mbd.evaluation.spread import Spread
+from mbd.evaluation.results import Spread
 from mbd.report.figures import COLOURS, figure_png
 
 if TYPE_CHECKING:

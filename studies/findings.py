@@ -25,6 +25,14 @@ PICTURES = Path("docs/pictures")
 LARGEST_PICTURE = 120_000
 Results = Mapping[str, Sequence[Study]]
 """by the name of the result folder; the first one has the pictures"""
+_HEAD = """---
+search: {exclude: true}
+---
+
+# What we found
+
+About Rong Fu, Ziming Wang, Chunlei Meng, Jiekai Wu, Kangan Qian, Hao Zhang and Simon Fong, *Missing-by-Design: \
+Certifiable Modality Deletion for Revocable Multimodal Sentiment Analysis*."""
 Claim = tuple[str, str]
 """the name of its study, and the claim"""
 INSTEAD = {
@@ -77,7 +85,7 @@ def measured(folder: Path) -> list[str]:
 
 def chapter(results: Results, data: Sequence[str]) -> str:
     """Return the chapter about one or more results; `data` describes what was measured."""
-    parts = ["# What we found", *_introduction(results, "\n".join(data)), "## All claims", _claims(results)]
+    parts = [_HEAD, *_introduction(results, "\n".join(data)), "## All claims", _claims(results)]
     for folder, study in _first(results).values():
         parts += [f"## {study.title}", study.question]
         if study.figures:

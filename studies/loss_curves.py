@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mbd.evaluation.spread import spread
+from mbd.evaluation.results import spread
 from mbd.report.figures import loss_curves
 from mbd.tensors import Array
 from studies.claims import judged, listed

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mbd.evaluation.spread import Spread
+from mbd.evaluation.results import Spread
 from mbd.files import STEP_FILE, to_json, whole_folder, write_file
 
 Verdict = Literal["holds", "does not hold", "not comparable"]

@@ -13,7 +13,7 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mbd.evaluation.spread import Spread
+from mbd.evaluation.results import Spread
 
 OURS = "MBD"
 AVERAGE = "Avg."

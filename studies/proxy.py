@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.evaluation.spread import Spread, spread
+from mbd.evaluation.results import Spread, spread
 from mbd.report.figures import COLOURS, figure_png
 from mbd.tensors import Array
 from studies import increments, printed

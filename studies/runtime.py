@@ -17,7 +17,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from mbd.evaluation.spread import Spread, spread
+from mbd.evaluation.results import Spread, spread
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, read_json
 from mbd.formats.deletion import DeletionRecord

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from mbd.evaluation.metrics import ACCURACIES, ERRORS, LOWER_IS_BETTER
 from mbd.evaluation.regimes import Condition, Kind
 from mbd.evaluation.regimes import Scores as Run
-from mbd.evaluation.results import EvaluatedMethod, compare
-from mbd.evaluation.spread import Comparison, Spread, spread
+from mbd.evaluation.results import Comparison, EvaluatedMethod, Spread, compare, spread
 from mbd.formats.features import Task
 from studies.drawing import Series
 

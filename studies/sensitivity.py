@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mbd.evaluation.metrics import TITLES as METRICS
-from mbd.evaluation.spread import Spread, spread
+from mbd.evaluation.results import Spread, spread
 from mbd.formats.deletion import INDICES
 from mbd.tensors import Array, open_tensors
 from studies import printed, thresholds

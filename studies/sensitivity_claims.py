@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mbd.evaluation.spread import Spread
+from mbd.evaluation.results import Spread
 from studies import printed
 from studies.audits import WHITE_BOX
 from studies.claims import judged, listed

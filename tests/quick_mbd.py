@@ -57,7 +57,8 @@ def start(folder: Path, until: int) -> None:
     for program in _PROGRAMS:
         (folder / "bin" / program).write_text(_CLIENT.format(python=sys.executable, path=str(path)))
         (folder / "bin" / program).chmod(0o755)
-    (folder / ".installed").touch()
+    for stamp in (".installed", ".installed-all"):
+        (folder / stamp).touch()
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.quick_mbd", str(path), str(until)],
         cwd=Path(__file__).parents[1],

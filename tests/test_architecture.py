@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "mbd"
 LAYERS = [
     {"cli", "kubeflow"},
     {"serving"},
-    {"production"},
+    {"production", "deployment"},
     {"steps", "doctor"},
     {"attacks", "report", "purge", "monitoring"},
     {"certificate"},
@@ -53,14 +53,14 @@ INTERFACES = {"__init__", "api", "plugins"}
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 WITHOUT_TORCH = {
     *("params", "formats", "storage", "shredding", "trust", "log", "verifier", "history", "certificate"),
-    *("purge", "monitoring", "cli"),
+    *("purge", "monitoring", "cli", "deployment"),
 }
 ONLY_HERE = {
     "dvc": {"features/revision.py", "purge/places/dvc.py", "doctor"},
     "kfp": set(),
     "torch": {"model", "training", "features/media", "deletion", "doctor", "attacks", "evaluation"},
     "transformers": {"features/media", "model/examples/two_towers.py"},
-    "h5py": {"features/sequences.py"},
+    "h5py": {"features/sources/csd.py"},
     "boto3": {"storage", "shredding/kms.py"},
     "mlflow": {"storage/mlflow.py"},
     "fastapi": {"serving"},

@@ -116,7 +116,7 @@ def check_the_life_of(project: Project) -> None:
 
 def check_that_plots_are_the_figures(project: Project) -> None:
     figure = project.folder / "build/leakage/figures/leakage.png"  # not drawn here, to be quick
-    shutil.copy(REPOSITORY / "docs/pictures/readme-leakage.png", figure)
+    shutil.copy(REPOSITORY / "docs/pictures/leakage.png", figure)
     assert "index.html" in project.run("dvc", "plots", "show", "--out", "plots")
     assert [file.name for file in (project.folder / "plots/static").iterdir()] == [
         "workspace_build_leakage_figures_leakage.png"

@@ -61,6 +61,40 @@ def test_the_version_is_the_one_of_the_distribution() -> None:
     assert 'dynamic = ["version"]' in project and '\nversion = "' not in project
 
 
+def test_what_python_shows_of_the_package_is_its_api() -> None:
+    assert dir(mbd) == sorted(mbd.__all__)
+
+
+def test_a_model_shows_what_it_takes_in_two_lines(model: "mbd.Model") -> None:
+    first, second = repr(model).splitlines()
+    assert first == "Model(lattice, regression: text 4, audio 3, visual 3)"
+    assert "deleted: nothing" in second
+
+
+def test_predict_without_names_of_modalities_says_what_it_takes(model: "mbd.Model") -> None:
+    for wrong in (np.ones((2, 4)), [[1.0]], "text"):
+        with pytest.raises(mbd.DataError, match="arrays by modality") as caught:
+            model.predict(wrong)  # type: ignore[arg-type]
+        assert caught.value.hint and '"text": rows × 4' in caught.value.hint
+
+
+def test_one_modality_and_one_folder_may_be_strings(trained: Path, tmp_path: Path) -> None:
+    result = mbd.train(str(trained / "features"), str(tmp_path / "without"), without="audio", params=PARAMS)
+    assert result is not None and result.without == ("audio",)
+    assert mbd.FeatureSet.open(str(trained / "features")).modalities
+    assert mbd.evaluate(str(trained / "features"), str(trained / "model"), str(tmp_path / "evaluation"), params=PARAMS)
+
+
+def test_errors_in_python_name_arguments_and_functions(trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(mbd.UsageError) as caught:
+        everything = ("text", "audio", "visual")
+        mbd.train(trained / "features", tmp_path / "out", without=everything, params=PARAMS)
+    assert caught.value.key == "without"
+    with pytest.raises(mbd.MbdError) as missing:
+        mbd.load(tmp_path / "nothing")
+    assert "`mbd " not in str(missing.value) and "--" not in str(missing.value)
+
+
 def test_predict_takes_anything_array_like(model: "mbd.Model") -> None:
     rows = np.arange(8, dtype=np.float32).reshape(2, 4) / 8
     expected = model.predict({"text": rows})

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from mbd.errors import ExitCode, MissingExtraError, UsageError
+import mbd
+from mbd.errors import ExitCode, MissingExtraError, UsageError, extras_named
 from mbd.registry import PluginError, Registry, lazy
 
 Install = Callable[..., None]
@@ -121,9 +122,35 @@ def test_a_built_in_has_no_options(things: "Registry[Thing]") -> None:
 
 
 def test_a_lazy_function_names_the_extra_that_it_needs() -> None:
-    assert lazy("math:sqrt", "roots", "data")(4) == 2
-    with pytest.raises(MissingExtraError, match="roots needs the package a_package_that_is_missing"):
-        lazy("a_package_that_is_missing:sqrt", "roots", "data")(4)
+    assert lazy("math:sqrt")(4) == 2
+    with pytest.raises(MissingExtraError, match="this needs the package a_package_that_is_missing"):
+        lazy("a_package_that_is_missing:sqrt")(4)
+
+
+def test_a_missing_package_is_named_with_the_extra_that_brings_it() -> None:
+    extras = {
+        "torch": "train",
+        "h5py": "data",
+        "dvc.api": "data",
+        "botocore": "data",
+        "sklearn": "train",
+        "av": "extract",
+    }
+    for module, extra in extras.items():
+        with pytest.raises(MissingExtraError) as missing, extras_named():
+            raise ModuleNotFoundError(name=module)
+        assert f"[{extra}]'" in str(missing.value)
+    with pytest.raises(ModuleNotFoundError), extras_named():
+        raise ModuleNotFoundError(name="mbd.a_module_of_ours")
+
+
+def test_the_public_api_names_the_extra_that_it_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    (tmp_path / "labels.csd").touch()
+    (tmp_path / "text.csd").touch()
+    (tmp_path / "folds.json").write_text('{"train": ["a"]}')
+    with pytest.raises(MissingExtraError, match="h5py"):
+        mbd.make_features(tmp_path / "out", params={"features.source.path": str(tmp_path)})
 
 
 def test_parameters_load_no_source_and_no_store() -> None:

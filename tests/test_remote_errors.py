@@ -3,7 +3,7 @@
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, NoCredentialsError
 
-from mbd.remote_errors import ErrorKind, classify_error
+from mbd.remote_errors import ErrorKind, classify_error, is_transient
 
 
 def _s3(code: str, status: int = 400) -> ClientError:
@@ -44,3 +44,10 @@ def test_a_bare_404_is_about_the_bucket_only_if_a_bucket_was_asked_for() -> None
 
 def test_reasons_carry_no_credentials() -> None:
     assert classify_error(ValueError("no http://user:s3cret@host/x"))[1] == "no http://host/x"
+
+
+def test_a_service_that_is_away_or_fails_may_come_back() -> None:
+    transient = (ConnectionRefusedError("refused"), TimeoutError(), _s3("SlowDown", 503), _s3("InternalError", 500))
+    assert [is_transient(error) for error in transient] == [True] * 4
+    lasting = (_s3("AccessDenied", 403), _s3("NoSuchBucket", 404), _s3("Unknown", 507), ValueError("something else"))
+    assert [is_transient(error) for error in lasting] == [False] * 4

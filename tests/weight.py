@@ -1,6 +1,7 @@
 """How much there is to read: the lines and files of `src/`, what of them a command loads, and the path that it takes.
 
-    python -m tests.weight
+    python -m tests.weight            of these sources
+    python -m tests.weight REV        beside those of a revision: how much there was to read
 
 The path of a command are the files in which one of its functions runs, in the order of the first call, without tools,
 parameters, formats and stores.
@@ -63,10 +64,37 @@ def loaded_and_run_by(*arguments: object, codes: tuple[int, ...] = (0,)) -> tupl
     ]
 
 
+def sources_of(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return lines and files of each package below a folder `src`, and of all."""
+    files = {file: lines_of(file) for file in folder.glob("mbd/**/*.py")}
+    packages = {file: file.relative_to(folder / "mbd").parts for file in files}
+    sizes = {"src": (sum(files.values()), len(files))}
+    for name in sorted({parts[0] if len(parts) > 1 else "tools" for parts in packages.values()}):
+        own = [file for file, parts in packages.items() if (parts[0] if len(parts) > 1 else "tools") == name]
+        sizes[name] = sum(files[file] for file in own), len(own)
+    return sizes
+
+
+def compare(revision: str) -> None:
+    """Print lines and files of each package, of a revision and now."""
+    root = SOURCE.parent
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(["git", "archive", revision, "src"], cwd=root, check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
+        before, now = sources_of(Path(folder) / "src"), sources_of(SOURCE)
+    print(f"package        lines  files   {revision[:12]:>12} → now")
+    for name in sorted(before.keys() | now.keys(), key=lambda name: (name != "src", name)):
+        old, new = before.get(name, (0, 0)), now.get(name, (0, 0))
+        change = f"{name:<12} {new[0] - old[0]:+7,} {new[1] - old[1]:+6}"
+        print(f"{change}   {old[0]:7,} in {old[1]:3} → {new[0]:,} in {new[1]}")
+
+
 def main() -> None:
     """Print the table."""
-    files = sorted(SOURCE.rglob("*.py"))
-    print(f"src/: {sum(map(lines_of, files)):,} lines in {len(files)} files\n\ncommand   modules    lines     path")
+    if len(sys.argv) > 1:
+        return compare(sys.argv[1])
+    lines, files = sources_of(SOURCE)["src"]
+    print(f"src/: {lines:,} lines in {files} files\n\ncommand   modules    lines     path")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
         measured = _measure(Path(folder))

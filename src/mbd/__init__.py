@@ -6,7 +6,8 @@
 >>> model = mbd.load("build/model")
 >>> model.predict({"text": matrix})        # any subset of model.modalities
 
-What `__all__` lists is the public API; semantic versioning holds for it and for nothing else. Paths may be strings.
+What `__all__` lists is the public API; semantic versioning holds for it and for nothing else.
+Paths may be strings, and so may a single modality.
 `params` is a path of a parameters file, a mapping of dotted names to values (``{"model.backbone": "lattice"}``, as with
 `--set` on top of ./params.yaml), or None for ./params.yaml and the defaults. Errors are subclasses of `MbdError`.
 
@@ -70,3 +71,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 -- of the public API
     if name not in __all__:
         raise AttributeError(f"module 'mbd' has no attribute {name!r}")
     return getattr(import_module(_HOMES.get(name, "mbd.api")), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,11 +1,13 @@
 """The functions of the public API. `import mbd` stays instant: each loads what it needs when it is called."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mbd.errors import MbdError
 from mbd.params import Params, load_params
 from mbd.steps.step import read_folder, step_context
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from mbd.trust.trust_file import Trust
 
 Folder = Path | str
+Names = str | Sequence[str]
 Parameters = Params | Path | str | Mapping[str, object] | None
 
 
@@ -46,15 +49,13 @@ def make_features(out: Folder, *, params: Parameters = None) -> "FeaturesSummary
         return features.run(values, Path(out))
 
 
-def train(
-    features: Folder, out: Folder, *, without: Sequence[str] = (), params: Parameters = None
-) -> "TrainingResult | None":
+def train(features: Folder, out: Folder, *, without: Names = (), params: Parameters = None) -> "TrainingResult | None":
     """Train a model.
 
     Args:
         features: a FeatureSet folder.
         out: folder to write the model to.
-        without: modalities that training must not see; this makes a reference model.
+        without: modality, or modalities, that training must not see; this makes a reference model.
         params: parameters; `model.backbone` chooses the model.
 
     Returns:
@@ -63,13 +64,13 @@ def train(
     from mbd.steps import train as step
 
     with _running("train", params) as values:
-        return step.run(values, Path(features), Path(out), tuple(without))
+        return step.run(values, Path(features), Path(out), _names(without))
 
 
 def import_model(
     weights: Folder,
     features: Folder,
-    trained_on: Sequence[str],
+    trained_on: Names,
     out: Folder,
     *,
     adapter: Folder | None = None,
@@ -96,7 +97,7 @@ def import_model(
 
     with _running("import", params) as values:
         merged = None if adapter is None else Path(adapter)
-        return step.run(values, Path(weights), Path(features), trained_on, Path(out), adapter=merged)
+        return step.run(values, Path(weights), Path(features), _names(trained_on), Path(out), adapter=merged)
 
 
 def load(folder: Folder, *, params: Parameters = None) -> "Model":
@@ -120,7 +121,7 @@ def load(folder: Folder, *, params: Parameters = None) -> "Model":
 
 def evaluate(
     features: Folder,
-    models: Sequence[Folder],
+    models: Folder | Sequence[Folder],
     out: Folder,
     *,
     against: Folder | None = None,
@@ -130,7 +131,7 @@ def evaluate(
 
     Args:
         features: a FeatureSet folder.
-        models: model folders, one for each method.
+        models: a model folder, or several, one for each method.
         out: folder to write metrics, tables and figures to.
         against: the model that the others are tested against.
         params: parameters.
@@ -140,17 +141,18 @@ def evaluate(
     """
     from mbd.steps import evaluate as step
 
+    folders = [*map(Path, [models] if isinstance(models, Folder) else models)]
     with _running("evaluate", params) as values:
-        return step.run(values, Path(features), [*map(Path, models)], Path(out), against=_path(against))
+        return step.run(values, Path(features), folders, Path(out), against=_path(against))
 
 
 def delete(
     features: Folder,
     model: Folder,
-    modalities: Sequence[str],
+    modalities: Names,
     out: Folder,
     *,
-    subjects: Sequence[str] = (),
+    subjects: Names = (),
     reference: Folder | None = None,
     params: Parameters = None,
 ) -> "DeletionResult | None":
@@ -159,7 +161,7 @@ def delete(
     Args:
         features: the FeatureSet folder that the model was trained on.
         model: the model folder.
-        modalities: modalities to delete.
+        modalities: modality, or modalities, to delete.
         out: folder to write the new model and its deletion record to.
         subjects: delete the modalities of these subjects only (method `exact`).
         reference: a model trained without the modalities, to measure the distance to it.
@@ -171,14 +173,16 @@ def delete(
     from mbd.steps import delete as step
 
     with _running("delete", params) as values:
-        return step.run(values, Path(features), Path(model), modalities, subjects, Path(out), _path(reference))
+        return step.run(
+            values, Path(features), Path(model), _names(modalities), _names(subjects), Path(out), _path(reference)
+        )
 
 
 def attack(
     features: Folder,
     after: Folder,
     reference: Folder,
-    modalities: Sequence[str],
+    modalities: Names,
     out: Folder,
     *,
     before: Folder | None = None,
@@ -190,7 +194,7 @@ def attack(
         features: the FeatureSet folder that the models were trained on.
         after: the model after the deletion.
         reference: a model trained without the modalities.
-        modalities: the deleted modalities.
+        modalities: the deleted modality or modalities.
         out: folder to write measurements, report and figures to.
         before: the model before the deletion.
         params: parameters.
@@ -205,7 +209,7 @@ def attack(
 
     models = (_path(before), Path(after), Path(reference))
     with _running("attack", params) as values:
-        return step.run(values, Path(features), *models, modalities, Path(out))
+        return step.run(values, Path(features), *models, _names(modalities), Path(out))
 
 
 def make_keys(folder: Folder, name: str = "signer") -> "Trust":
@@ -297,13 +301,13 @@ def verify(
         trust: the trust file, obtained independently of the certificate (default: `MBD_TRUST`, or `trust.json` in the
             user's configuration folder).
         store: URL of the store that says whether the certificate in a folder is in force.
-        offline: ask no store; the decision is then at most `authentic`. A folder needs one of the two.
+        offline: ask no store; the decision is then at best `not verified`. A folder needs one of the two.
         features: a FeatureSet folder: train without the modality and compare bytes (exact deletions).
         params: parameters.
 
     Returns:
-        The verdict: its decision (`verified`, `authentic` or `failed`) and all checks with their reasons. A failed
-        verification is a verdict, not an exception.
+        The verdict: its decision (:mod:`mbd.formats.verdict`) and all checks with their reasons. A certificate
+        that does not verify is a verdict, not an exception.
 
     Raises:
         UsageError: neither `store` nor `offline` was given for a folder.
@@ -315,12 +319,15 @@ def verify(
         return step.run(values, str(bundle), store=store, offline=offline, **folders)
 
 
-def guard(model: Folder, store: str, *, trust: Folder | None = None, params: Parameters = None) -> "Admission":
+def guard(
+    model: Folder, store: str, *, name: str | None = None, trust: Folder | None = None, params: Parameters = None
+) -> "Admission":
     """Admit a model to serving, or refuse it.
 
     Args:
         model: the model folder that is about to be served.
         store: URL of the store that it was published in.
+        name: the name under which it is to be loaded, where its weights have several.
         trust: the trust file (default: `MBD_TRUST`, or `trust.json` in the user's configuration folder).
         params: parameters.
 
@@ -336,15 +343,38 @@ def guard(model: Folder, store: str, *, trust: Folder | None = None, params: Par
 
     with _running("guard", params) as values:
         trusted, age = read_trust(require_trust(_path(trust))), values.certificate.checkpoint_age
-        return admit(read_folder(Path(model)), open_store(store, values.store), trusted, max_age=age)
+        return admit(read_folder(Path(model)), open_store(store, values.store), trusted, max_age=age, name=name)
 
 
 @contextmanager
 def _running(command: str, given: Parameters) -> Iterator[Params]:
-    """Within the context of a command: the parameters."""
-    values = _params(given)
-    with step_context(values, command, warn=getLogger(__name__).warning):
-        yield values
+    """Within the context of a command: the parameters. Errors name arguments and functions, not options."""
+    try:
+        values = _params(given)
+        with step_context(values, command, warn=getLogger(__name__).warning):
+            yield values
+    except MbdError as error:
+        error.key = error.key and re.sub(r"^--([\w-]+)", _argument, error.key)
+        error.hint = error.hint and _in_python(error.hint)
+        raise
+
+
+def _in_python(hint: str) -> str:
+    hint = re.sub(r"`mbd ([a-z]+(?: new)?)`", lambda found: f"`mbd.{_FUNCTIONS.get(found[1], found[1])}`", hint)
+    hint = re.sub(r"--set ([\w.]+)=(\S+)", r"params={'\1': '\2'}", hint)
+    return re.sub(r"--([a-z][\w-]*)", _argument, hint)
+
+
+def _argument(option: re.Match[str]) -> str:
+    return _ARGUMENTS.get(option[1], option[1]).replace("-", "_")
+
+
+_FUNCTIONS = {"features": "make_features", "import": "import_model", "keys new": "make_keys"}
+_ARGUMENTS = {"modality": "modalities", "subject": "subjects"}
+
+
+def _names(given: Names) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _path(given: Folder | None) -> Path | None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mbd.storage.folder import FolderStore
     from mbd.storage.store import Store, StoreScheme
     from mbd.tensors import Array
-    from mbd.training.trained import Trained, data_record
+    from mbd.training.trained import Trained, data_record, recorded_training
 
 API_VERSION = (1, 0)
 _HOMES = {
@@ -67,7 +67,7 @@ _HOMES = {
     "mbd.storage.folder": ("FolderStore",),
     "mbd.storage.store": ("Store", "StoreScheme"),
     "mbd.tensors": ("Array",),
-    "mbd.training.trained": ("Trained", "data_record"),
+    "mbd.training.trained": ("Trained", "data_record", "recorded_training"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
@@ -117,6 +117,7 @@ __all__ = [
     "data_record",
     "describe",
     "lazy",
+    "recorded_training",
     "stream",
 ]
 

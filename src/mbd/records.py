@@ -83,9 +83,7 @@ class Record(Frozen):
         return self.to_json().encode()
 
     @classmethod
-    def from_bytes(
-        cls, data: bytes, what: str, *, file: Path | str | None = None, hint: str | None = None, strict: bool = False
-    ) -> Self:
+    def from_bytes(cls, data: bytes, what: str, *, file: Path | str | None = None, hint: str | None = None) -> Self:
         """Parse a stored record.
 
         Args:
@@ -93,14 +91,13 @@ class Record(Frozen):
             what: What the bytes should be, for the error message: "deletion record".
             file: Where the bytes come from.
             hint: What the reader of the error can do.
-            strict: Whether values must have their JSON type already, as signed statements demand.
 
         Raises:
             DataError: The bytes are not such a record; it names the key at fault.
 
         """
         try:
-            return cls.model_validate_json(data, strict=strict)
+            return cls.model_validate_json(data)
         except ValidationError as error:
             raise invalid(error, what, file=file, hint=hint) from error
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from mbd.errors import MbdError, MissingExtraError, UsageError
+from mbd.errors import MbdError, UsageError, extras_named
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -44,21 +44,12 @@ def load(path: str) -> Any:  # noqa: ANN401 -- whatever is there
     return attrgetter(name)(import_module(module))
 
 
-def lazy(path: str, needed_for: str, extra: str) -> Callable[..., Any]:
-    """Return a function that imports the one at `path` when it is called.
-
-    Args:
-        path: `PACKAGE.MODULE:NAME` of the function.
-        needed_for: What the function does, for the error if a package is missing.
-        extra: The extra of this package that installs what the function needs.
-
-    """
+def lazy(path: str) -> Callable[..., Any]:
+    """Return a function that imports the one at `path`, `PACKAGE.MODULE:NAME`, when it is called."""
 
     def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401
-        try:
+        with extras_named():
             function = load(path)
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(needed_for, extra, error.name or path) from error
         return function(*args, **options)
 
     return call
@@ -204,7 +195,7 @@ def _packages(entries: "list[EntryPoint]") -> str:
 
 
 _SOURCES = ("synthetic", "npz", "table", "mmsa", "csd", "iemocap", "media")
-_ATTACKS = ("pathway", "whitebox", "blackbox", "reconstruction", "membership", "relearn", "reattach")
+_ATTACKS = ("pathway", "whitebox", "blackbox", "reconstruction", "membership", "relearn", "reattach", "copies")
 
 SOURCES: "Registry[Source]" = Registry(
     "source",

@@ -24,6 +24,7 @@ _UNREACHABLE = {
 _CLOCK = {"RequestTimeTooSkewed", "RequestExpired"}
 _FULL = {"XMinioStorageFull", "InsufficientStorage", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded"}
 _INSUFFICIENT_STORAGE = 507
+_PASSING = {500, 502, 503, 504}
 
 
 class ErrorKind(Enum):
@@ -62,6 +63,12 @@ def classify_error(error: BaseException, *, bucket_asked: bool = False) -> tuple
     if names & _UNREACHABLE or any_is(ConnectionError, TimeoutError):
         return ErrorKind.UNREACHABLE, reason
     return (ErrorKind.NOT_THERE if any_is(FileNotFoundError) else ErrorKind.OTHER), reason
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether the same call may succeed later: the service was out of reach, or failed on its own side."""
+    kind, _ = classify_error(error)
+    return kind is ErrorKind.UNREACHABLE or not _PASSING.isdisjoint(map(_http_status, _causes(error)))
 
 
 def _s3_code(error: BaseException) -> str | None:

@@ -3,7 +3,8 @@
 For each of the published-style modules (:mod:`tests.foreign_modules`) a model is trained with audio and one without it.
 Leaking models are the first with less done to it than a deletion does; each has the record of the reference, which
 says that audio was never there. Good ones are the reference trained with another seed, an exact deletion, and the cut
-with the branches that close audio off. `SEEDS` (default 1) is the number of seeds of training of each.
+with the branches that close audio off. `SEEDS` (default 1) is the number of seeds of training of the good ones; leaking
+ones are made with the first.
 """
 
 import logging
@@ -151,6 +152,7 @@ def write_data(folder: Path, kind: Kind) -> Path:
             rows[m] = (x if kind != "vectors" else x[:, 0]).astype(np.float32)
             if m == "text" and kind == "tokens":
                 rows[m] = 1 + rng.integers(0, 14, (count, frames)) + 14 * (hidden[m] > 0)[:, None]
+                rows[f"{m}_lengths"] = np.full(count, frames)
         arrays |= {f"{split}_{name}": array for name, array in rows.items()}
     file = write_npz(folder.with_suffix(".npz"), arrays)
     features.run(load_params(None, [f"features.source.path={file}"]), folder)
@@ -166,7 +168,8 @@ def main(seeds: int) -> int:
         for seed in range(seeds):
             with tempfile.TemporaryDirectory() as folder:
                 fixed = FixedShape(Path(folder), module, seed)
-                for should, cases in (("refused", fixed.leaking()), ("passed", fixed.good())):
+                leaking = fixed.leaking() if not seed else ()
+                for should, cases in (("refused", leaking), ("passed", fixed.good())):
                     for case, make in cases:
                         try:
                             record = fixed.audit(make())

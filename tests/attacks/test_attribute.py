@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.attacks.attribute import component_sign
+from mbd.attacks.context import component_sign
 from mbd.features.rows import Rows
 from mbd.tensors import Array
 from tests.attacks.models import context_of

@@ -1,5 +1,6 @@
 """A deleted modality is plugged in again: what a deletion left behind its input comes back, and nothing else does."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,11 +8,16 @@ import pytest
 
 from mbd.attacks import reattach
 from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.audit_input import open_audit
 from mbd.attacks.context import AttackContext, make_context
+from mbd.attacks.invariants import invariants
 from mbd.attacks.reattach import advantage
 from mbd.attacks.target_model import TargetModel, open_target
 from mbd.features.contract import FeatureSet
+from mbd.model.checkpoint import load_model
+from mbd.model.module import architecture_of, zero_dead
 from mbd.params.attacks import AttacksSettings
+from mbd.tensors import Array, is_float
 from tests.attacks.gate_table import FixedShape
 from tests.attacks.models import LATTICE, audited, context_of, difference, interval, target_of
 from tests.foreign_modules import FOREIGN
@@ -57,6 +63,29 @@ def test_the_gate_refuses_a_model_that_is_unchanged_but_for_its_record(fixed: Fi
     record = fixed.audit(fixed.mixed(1.0))
     assert record.decision == "refused"
     assert {"reattach", "blackbox", "relearn"} <= {reason.partition(".")[0] for reason in record.reasons}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 0.25, np.nan])
+def test_what_lies_behind_a_closed_input_is_found_however_it_is_scaled(fixed: FixedShape, scale: float) -> None:
+    record = load_model(fixed.folder / "model")[0]
+    named = replace(architecture_of(record), branches={"audio": fixed.module.branches})
+
+    def scaled(old: dict[str, Array], _: dict[str, Array]) -> dict[str, Array]:
+        cut = zero_dead(named, old, ["audio"])
+        return {n: np.where(x != cut[n], scale * x, x) if is_float(x) else x for n, x in old.items()}
+
+    whole = fixed.pretending("scaled", scaled)
+    audit = open_audit(fixed.folder / "data", None, whole, fixed.folder / "reference", ("audio",))
+    assert "cut" in [found.name for found in invariants(audit) if found.decision == "refused"]
+
+
+@pytest.mark.parametrize("method", ["exact", "surgery"])
+def test_nothing_lies_behind_the_input_of_a_model_that_was_cut_or_replaced(tmp_path: Path, method: str) -> None:
+    fixed = FixedShape(tmp_path, FOREIGN["low-rank fusion"])
+    audit = open_audit(
+        fixed.folder / "data", fixed.folder / "model", fixed.deleted(method), fixed.folder / "reference", ("audio",)
+    )
+    assert not [found.name for found in invariants(audit) if found.decision == "refused"]
 
 
 def test_a_model_that_shrinks_is_plugged_in_by_fresh_weights(model_workspace: Path) -> None:

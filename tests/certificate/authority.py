@@ -24,6 +24,7 @@ def key_settings(folder: Path) -> tuple[str, ...]:
         f"certificate.log_signer=file:{keys}/log.pem",
         f"certificate.trust={keys}/trust.json",
         f"certificate.private={folder}/private",
+        "certificate.first_time=true",  # what one test has published in a store, another one goes on with
     )
 
 

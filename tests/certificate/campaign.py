@@ -22,8 +22,7 @@ import pytest
 from mbd.certificate.guard import admit
 from mbd.certificate.verification import from_store, verify_bundle
 from mbd.errors import MbdError
-from mbd.formats.layout import proof_name
-from mbd.formats.receipt import LatestPointer
+from mbd.formats.layout import LatestPointer, proof_name
 from mbd.history import history as history_module
 from mbd.history.history import History
 from mbd.history.replay import read_history
@@ -152,7 +151,7 @@ class Campaign:
         for kind, admissible in (("surgery", False), ("exact", True), ("subjects", False)):
             store, trust = self.golden_store.store, self.golden_store.trust
             try:
-                admission = admit(GOLDEN / kind / "model", store, trust, history=history)
+                admission = admit(GOLDEN / kind / "model", store, trust, history=history, name=f"{VALID}-0")
             except MbdError:
                 continue
             assert admissible, f"guard, {change}: {kind}"
@@ -163,7 +162,7 @@ class Campaign:
         monitor = self.golden_store.monitor()
         monitor.scan()
         page = ExporterPage(monitor.text())
-        for (model, _, state), count in page[metrics.CERTIFICATES].items():
+        for (model, _, state, _), count in page[metrics.CERTIFICATES].items():
             if state == VALID and count:
                 others = {"superseded": 1, "returned": 1}.get(model.partition("-")[0], 0)  # the certificate after it
                 assert count <= int(model.startswith(VALID)) + others, f"exporter, {change}: {model}"

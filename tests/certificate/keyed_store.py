@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from mbd.params.operations import StoreSettings
+from mbd.params.operations import CertificateSettings, StoreSettings
 from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
 from mbd.trust.keys import TRUST
+from mbd.trust.lineage_key import LINEAGE_KEY, RequestKey, find_request_key
 from mbd.trust.trust_file import Trust, read_trust
 
 
@@ -35,6 +36,10 @@ class KeyedStore:
     @property
     def store(self) -> Store:
         return open_store(self.url, self.store_settings)
+
+    @property
+    def request_key(self) -> RequestKey | None:
+        return find_request_key(CertificateSettings(lineage_key=str(self.folder / "keys" / LINEAGE_KEY)))
 
     @property
     def private(self) -> Store:

@@ -11,8 +11,7 @@ from mbd.certificate.publish import publish_certificate
 from mbd.certificate.verification import from_folder, from_store, verify_bundle
 from mbd.files import sha256_file
 from mbd.formats.files import CERTIFICATE
-from mbd.formats.layout import certificate_name, latest_name, read_pointer
-from mbd.formats.receipt import Receipt
+from mbd.formats.layout import Receipt, certificate_name, latest_name, read_pointer
 from mbd.log.check import check_log
 from mbd.randomness import stream
 from mbd.storage.store import Store

@@ -63,7 +63,8 @@ class TamperingCase:
         finally:
             self.lay_out({name: self.genuine.get(name, GONE) for name in mutated})
         checks = [passed(check.name, "not looked at") if check.name in blind else check for check in verdict.checks]
-        return decide(checks) in {"verified", "authentic"}
+        kept = verdict.model_copy(update={"checks": tuple(checks)})
+        return decide(checks) == "verified" if self.online else kept.genuine
 
     def _given(self) -> VerificationInput:
         if not self.online:

@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 from mbd.certificate.verification import from_folder, verify_bundle
-from mbd.errors import ExitCode
 from mbd.formats import statement
 from mbd.formats.deletion import INDICES
 from mbd.formats.files import CERTIFICATE, MODEL, PROOF, REPORT
 from mbd.formats.layout import certificate_name, latest_name, object_name, proof_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Predicate
+from mbd.formats.verdict import VERDICTS
 from mbd.trust.trust_file import read_trust
 from tests.golden.certificates.cases import HERE, assemble
 
@@ -40,5 +40,6 @@ def test_every_kind_of_statement_file_and_place_is_named() -> None:
         assert f"`{name}`" in DOCUMENT, name
 
 
-def test_the_exit_code_of_a_failed_verification_is_documented() -> None:
-    assert f"{ExitCode.UNVERIFIED:d} a check failed" in CHECKS
+def test_every_verdict_and_its_exit_code_is_documented() -> None:
+    for verdict, rules in VERDICTS.items():
+        assert f"`{verdict}`" in CHECKS or f"{rules.exit_code:d} {verdict}" in CHECKS, verdict

@@ -9,16 +9,17 @@ import pytest
 from mbd.errors import ExitCode, UsageError, VerificationError
 from mbd.files import file_digests, sha256_file
 from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
-from mbd.formats.layout import latest_name, proof_name
-from mbd.formats.receipt import RECEIPT, LatestPointer, Receipt
+from mbd.formats.layout import RECEIPT, LatestPointer, Receipt, latest_name, proof_name
 from mbd.formats.statement import SUBJECTS
 from mbd.steps import publish
 from mbd.storage import open_store
+from mbd.storage.store import Store
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, ModelWorkspace
 from tests.certificate.killing import CountingStore, Moment, killed_at, side_by_side
 from tests.certificate.publishing import assert_free_of, killed_at_random, one_certificate, publish_into, secrets_of
 from tests.certificate.tampering import read_tree
+from tests.log.build import become_another_machine
 from tests.refusals import about
 
 POINTS = 50
@@ -31,6 +32,12 @@ def prepared(model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempPathF
     for kind in ("surgery", "certified", "exact", "subjects"):
         authority.bundle(kind)
     return authority
+
+
+def opened_by_its_machine(folder: Path) -> Store:
+    """Open a store on a machine that remembers no other store: all have the log of the same keys."""
+    become_another_machine(Path(f"{folder}-machine"))
+    return open_store(f"file://{folder}")
 
 
 def receipt_of(published: Path) -> Receipt:
@@ -81,7 +88,7 @@ def test_killed_at_every_use_of_the_store_and_run_again(prepared: CertificateAut
     publish_into(counting, prepared, "exact")
     moments: tuple[Moment, ...] = ("before", "after")
     for operation, moment in product(range(1, len(counting.operations) + 1), moments):
-        opened = partial(open_store, f"file://{tmp_path}/{operation}-{moment}")
+        opened = partial(opened_by_its_machine, tmp_path / f"{operation}-{moment}")
         assert killed_at(operation, moment, opened, lambda store: publish_into(store, prepared, "exact"))
         publish_into(opened(), prepared, "exact")
         one_certificate(opened(), prepared, "exact", tmp_path / f"checked-{operation}-{moment}")
@@ -91,11 +98,11 @@ def test_killed_at_every_use_of_the_store_and_run_again(prepared: CertificateAut
 def test_killed_at_50_random_points_and_run_again(prepared: CertificateAuthority, tmp_path: Path) -> None:
     killed = killed_at_random(
         POINTS,
-        lambda point: open_store(f"file://{tmp_path}/{point}"),
+        lambda point: opened_by_its_machine(tmp_path / str(point)),
         lambda store: publish_into(store, prepared, "exact"),
     )
     for point in killed:
-        store = open_store(f"file://{tmp_path}/{point}")
+        store = opened_by_its_machine(tmp_path / str(point))
         publish_into(store, prepared, "exact")
         one_certificate(store, prepared, "exact", tmp_path / f"checked-{point}")
 

@@ -28,7 +28,7 @@ from mbd.verifier.checks import AGREEMENT, REAUDIT, digest_name
 from mbd.verifier.gate import GATE, STRENGTH
 from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
 from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS
-from mbd.verifier.verdict import STANDING, STATE
+from mbd.verifier.verdict import REPLACEMENT, STANDING, WITHDRAWAL
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, ModelWorkspace
 
@@ -62,9 +62,9 @@ def outcomes(verdict: Verdict, outcome: str) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", ["surgery", "certified", "exact"])
-def test_offline_a_bundle_is_authentic_and_its_standing_unknown(authority: CertificateAuthority, kind: str) -> None:
+def test_offline_a_bundle_is_genuine_and_not_known_to_be_in_force(authority: CertificateAuthority, kind: str) -> None:
     verdict = authority.verify(kind, authority.folder / f"published-{kind}")
-    assert verdict.decision == "authentic", verdict.problems
+    assert (verdict.decision, verdict.genuine) == ("not verified", True), verdict.problems
     assert outcomes(verdict, "passed") == EVERY_CHECK - OFFLINE | rounded(kind)
     assert outcomes(verdict, "not checkable") == OFFLINE
 
@@ -79,14 +79,14 @@ def test_from_its_store_everything_can_be_checked(authority: CertificateAuthorit
 
 def test_forgotten_subjects_are_not_attacked_and_stay_unnamed(authority: CertificateAuthority) -> None:
     verdict = authority.verify("subjects", authority.folder / "published-subjects")
-    assert verdict.authentic, verdict.problems
+    assert verdict.genuine, verdict.problems
     assert outcomes(verdict, "not checkable") == OFFLINE | {REMOVED, GATE, STRENGTH}
     assert authority.model_workspace.subject() not in verdict.model_dump_json()
 
 
 def test_without_a_model_nothing_is_said_about_weights(authority: CertificateAuthority) -> None:
     verdict = verify_bundle(from_folder(authority.folder / "published-exact"), authority.trust)
-    assert verdict.authentic
+    assert verdict.genuine
     assert verdict.model is None
     assert verdict.summary.endswith("; no model was given")
     assert outcomes(verdict, "not checkable") == OFFLINE | {digest_name(WEIGHTS), TENSORS, REMOVED, SHAPES, POSITIONS}
@@ -94,23 +94,23 @@ def test_without_a_model_nothing_is_said_about_weights(authority: CertificateAut
 
 def test_without_trust_nothing_is_verified(authority: CertificateAuthority) -> None:
     verdict = authority.verify("exact", authority.folder / "published-exact", trust=None)
-    assert verdict.decision == "failed"
-    assert {check.name for check in verdict.problems} == {SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT}
+    assert (verdict.decision, verdict.genuine) == ("not verified", False)
+    assert {check.name for check in verdict.problems} == {SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT, *STANDING}
     assert verdict.trust is None
 
 
 def test_what_is_not_published_is_not_verified_unless_it_is_about_to_be(authority: CertificateAuthority) -> None:
     bundle = authority.bundle("exact")
-    assert authority.verify("exact", bundle).decision == "failed"
-    assert authority.verify("exact", bundle, unpublished=True).decision == "authentic"
+    assert not authority.verify("exact", bundle).genuine
+    assert authority.verify("exact", bundle, unpublished=True).genuine
 
 
 def test_a_proof_that_was_taken_away_is_missed(authority: CertificateAuthority, tmp_path: Path) -> None:
     bundle = copied(authority, "exact", tmp_path / "bundle")
     (bundle / PROOF).unlink()
     verdict = authority.verify("exact", bundle)
-    assert verdict.decision == "failed"
-    assert {check.name for check in verdict.problems} == {INCLUSION, CHECKPOINT}
+    assert verdict.decision == "not verified"
+    assert {check.name for check in verdict.problems} == {INCLUSION, CHECKPOINT, *STANDING}
 
 
 def test_a_proof_with_an_added_signature_is_refused(authority: CertificateAuthority, tmp_path: Path) -> None:
@@ -126,10 +126,12 @@ def test_a_missing_and_a_changed_file_are_named(authority: CertificateAuthority,
     bundle = copied(authority, "certified", tmp_path / "bundle")
     with (bundle / name).open("ab") as stream:
         stream.write(b"\n")
-    assert outcomes(authority.verify("certified", bundle), "failed") == {digest_name(name)}
+    verdict = authority.verify("certified", bundle)
+    assert (verdict.decision, outcomes(verdict, "failed")) == ("forged or damaged", {digest_name(name)})
+    assert f"{name} was changed after signing" in verdict.check(digest_name(name)).reason
     (bundle / name).unlink()
     verdict = authority.verify("certified", bundle)
-    assert outcomes(verdict, "failed") == {digest_name(name)}
+    assert (verdict.decision, outcomes(verdict, "failed")) == ("not verified", {digest_name(name)})
     assert verdict.check(digest_name(name)).reason == "the bundle lacks it"
 
 
@@ -151,9 +153,11 @@ def test_a_certificate_signed_and_logged_with_unknown_keys_is_refused(
 ) -> None:
     stranger = CertificateAuthority.make(model_workspace, tmp_path)
     published = stranger.publish("exact")
-    assert stranger.verify("exact", published).authentic
+    assert stranger.verify("exact", published).genuine
     verdict = authority.verify("exact", published)
     assert {SIGNATURES, CHECKPOINT} <= outcomes(verdict, "failed")
+    assert verdict.decision == "not verified"  # it may be the trust file that is wrong
+    assert "not signed by anyone in your trust file" in verdict.check(SIGNATURES).reason
 
 
 def test_an_envelope_in_another_form_is_refused(authority: CertificateAuthority, tmp_path: Path) -> None:
@@ -175,7 +179,7 @@ def test_two_of_three_must_sign(model_workspace: ModelWorkspace, tmp_path: Path)
         keys = [f"file:{tmp_path}/keys/{name}.pem" for name in signers]
         model_workspace.certify("exact", bundle, *authority.settings, f"certificate.signers={keys}", clock=now)
         verdict = authority.verify("exact", bundle, trust=strict, unpublished=True)
-        assert verdict.authentic is verified
+        assert verdict.genuine is verified
         assert (SIGNATURES in outcomes(verdict, "failed")) is not verified
 
 
@@ -235,7 +239,7 @@ def test_a_holder_of_the_key_cannot_claim_what_the_numbers_do_not_show(
         assert verdict.check(SIGNATURES).outcome == "passed"
         assert failing in outcomes(verdict, "failed"), failing
         shutil.copy(authority.bundle("certified") / CERTIFICATE, bundle / CERTIFICATE)
-    assert authority.verify("certified", bundle, unpublished=True).authentic
+    assert authority.verify("certified", bundle, unpublished=True).genuine
 
 
 def test_a_holder_of_the_key_cannot_open_the_gate_by_a_parameter(
@@ -259,13 +263,17 @@ def test_a_holder_of_the_key_cannot_open_the_gate_by_a_parameter(
         verdict = authority.verify("surgery", bundle, unpublished=True)
         assert verdict.check(GATE).outcome == ("failed" if key == "attacks.tolerance" else "passed")  # by leakage.json
         assert key in verdict.check(STRENGTH).reason
-        assert verdict.decision == "failed"
+        assert verdict.decision == "forged or damaged"
     forged(authority, bundle, reaudit_by=predicate.issued + timedelta(days=367))
     assert "more than 366 days" in authority.verify("surgery", bundle, unpublished=True).check(STRENGTH).reason
 
 
-@pytest.mark.parametrize("how", ["revoked", "replaced"])
-def test_a_certificate_that_was_revoked_or_replaced(model_workspace: ModelWorkspace, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "decision"), [("revoked", "withdrawn"), ("replaced", "not verified")], ids=["revoked", "by nothing"]
+)
+def test_a_certificate_that_was_revoked_or_replaced(
+    model_workspace: ModelWorkspace, tmp_path: Path, how: str, decision: str
+) -> None:
     authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
     digest = sha256_file(authority.publish("exact") / CERTIFICATE)
     assert authority.verify_in_store(digest, tmp_path / "before").verified
@@ -276,8 +284,9 @@ def test_a_certificate_that_was_revoked_or_replaced(model_workspace: ModelWorksp
     )
     announce(said, authority.params().certificate, authority.publisher())
     verdict = authority.verify_in_store(digest, tmp_path / "after")
-    assert outcomes(verdict, "failed") == {STATE}
-    assert how in verdict.check(STATE).reason
+    check = WITHDRAWAL if how == "revoked" else REPLACEMENT
+    assert (verdict.decision, outcomes(verdict, "failed")) == (decision, {check})
+    assert how in verdict.check(check).reason
 
 
 def test_a_passed_audit_extends_the_date_and_a_refused_one_refutes(
@@ -301,8 +310,8 @@ def test_a_passed_audit_extends_the_date_and_a_refused_one_refutes(
         authority.publisher(),
     )
     verdict = authority.verify_in_store(digest, tmp_path / "refuted")
-    assert "it leaks" in verdict.check(STATE).reason
-    assert verdict.decision == "failed"
+    assert "it leaks" in verdict.check(WITHDRAWAL).reason
+    assert verdict.decision == "withdrawn"
 
 
 def test_a_certificate_that_takes_the_place_of_another(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
@@ -310,7 +319,10 @@ def test_a_certificate_that_takes_the_place_of_another(model_workspace: ModelWor
     first = sha256_file(authority.publish("exact", "first") / CERTIFICATE)
     second = sha256_file(authority.publish("exact", "second", supersedes=first) / CERTIFICATE)
     assert authority.verify_in_store(second, tmp_path / "second").verified
-    assert "replaced" in authority.verify_in_store(first, tmp_path / "first").check(STATE).reason
+    verdict = authority.verify_in_store(first, tmp_path / "first")
+    assert (verdict.decision, verdict.genuine) == ("replaced", True)
+    assert verdict.successor
+    assert (verdict.successor.digest, verdict.successor.current, verdict.successor.releases) == (second, True, 1)
 
 
 def test_what_is_not_in_the_log_says_nothing_about_a_certificate(

@@ -4,6 +4,7 @@ import json
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,6 +17,7 @@ from mbd.log.checkpoint import Inclusion, leaf_of
 from mbd.log.tiles import Tile
 from mbd.storage import open_store
 from mbd.trust.trust_file import read_trust
+from tests.log.build import another_machine
 from tests.refusals import about
 from tests.trust.keys import Keys
 
@@ -69,6 +71,37 @@ def test_a_folder_of_its_own_with_holders_and_threshold(tmp_path: Path) -> None:
     assert "ann" in listed and "bob" in listed and "example.org/log+" in listed
     trust = json.loads(mbd("keys", "list", "--keys", tmp_path, "--json").output)
     assert (trust["threshold"], trust["log_origin"]) == (2, "example.org/log")
+
+
+def test_a_copied_project_folder_that_has_gone_on_is_noticed_by_the_original(
+    logged: list[Inclusion], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copytree("build", tmp_path / "copy" / "build")
+    with monkeypatch.context() as there:
+        there.chdir(tmp_path / "copy")
+        append(open_store(STORE), leaf_of(b"in the copy"), Keys(KEYS).log, Keys(KEYS).trust)
+    copy = f"file://{tmp_path}/copy/build/store"
+    for command in (("certificate", "list"), ("log", "renew")):
+        with pytest.raises(VerificationError, match=f"a copy of this log has gone on elsewhere, in {copy}") as refused:
+            mbd(*command)
+        assert "`mbd log adopt --store URL`" in str(refused.value.hint)
+    assert mbd("log", "adopt", environment={"MBD_TRUST": ""}).exit_code == 1  # without a yes
+    assert "4 entries, in " + copy in mbd("log", "adopt", "--yes").output
+    assert "size 3" in mbd("log", "renew").output
+    append(open_store(STORE), leaf_of(b"in the original"), Keys(KEYS).log, Keys(KEYS).trust)
+    with pytest.raises(VerificationError, match="gone on elsewhere"):
+        mbd("certificate", "list", "--store", copy)
+
+
+def test_another_machine_signs_the_log_after_it_was_said_that_it_is_the_first_time(
+    logged: list[Inclusion], tmp_path: Path
+) -> None:
+    with another_machine(tmp_path / "another"):
+        mbd("log", "check")
+        with pytest.raises(VerificationError, match="this machine has never signed the log"):
+            mbd("log", "renew")
+        assert mbd("log", "renew", "--first-time").exit_code == 0
+        assert mbd("log", "renew").exit_code == 0
 
 
 def test_rotate_and_revoke(logged: list[Inclusion]) -> None:

@@ -41,8 +41,7 @@ def test_pages_of_a_store(authority: SmallAuthority, tmp_path: Path) -> None:
     assert (tmp_path / "site" / "index.html").is_file()
 
 
-def test_either_a_bundle_or_a_store(authority: SmallAuthority, tmp_path: Path) -> None:
-    for arguments in ([], [str(tmp_path), "--store", authority.url]):
-        done = run_mbd("report", *arguments, "--out", tmp_path / "x.html")
-        assert done.exit_code == 2
-        assert "give either a BUNDLE or --store URL" in done.stderr
+def test_a_bundle_or_a_store_is_needed(tmp_path: Path) -> None:
+    done = run_mbd("report", "--out", tmp_path / "x.html")
+    assert done.exit_code == 2
+    assert "give a BUNDLE" in done.stderr

@@ -43,15 +43,19 @@ def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority
     for source in ((out, "--store", url), (url,)):
         done = run_mbd("verify", *source, "--model", model, "--trust", authority.trust_file)
         assert done.exit_code == 0, done.stdout + done.stderr
-        assert done.stdout.startswith(f"VERIFIED: certificate {digest}\n")
-        assert f"trust file {authority.trust_file}, fingerprint {fingerprint(authority.trust.digest)}\n" in done.stdout
-        assert "audio deleted from sentiment by the method exact: exact, ε = 0, δ = 0" in done.stdout
+        assert done.stdout.startswith(f"VERIFIED, not reproduced: certificate {digest}\n")
+        assert f"{authority.trust_file}, fingerprint {fingerprint(authority.trust.digest)}\n" in done.stdout
+        assert "states that model sentiment no longer holds audio; this can be checked by training" in done.stdout
+        assert "  Checks             23 of 23 passed (-v lists all)\n" in done.stdout
+        assert "log inclusion" not in done.stdout
+    done = run_mbd("verify", url, "--model", model, "--trust", authority.trust_file, "-v")
+    assert "  passed             log inclusion: entry 0 of the log" in done.stdout
     done = run_mbd("verify", out, "--offline", "--trust", authority.trust_file)
-    assert done.exit_code == 0
-    assert done.stdout.startswith(f"AUTHENTIC, STANDING UNKNOWN: certificate {digest}; no model was given\n")
+    assert done.exit_code == 43
+    assert done.stdout.startswith(f"NOT VERIFIED: certificate {digest}; no model was given\n")
     done = run_mbd("verify", out, "--offline", "--trust", authority.trust_file, "--json")
     verdict = json.loads(done.stdout)
-    assert verdict["decision"] == "authentic"
+    assert (verdict["decision"], verdict["genuine"]) == ("not verified", True)
     assert verdict["summary"].endswith("; no model was given")
     assert (verdict["model"], verdict["store"]) == (None, None)
     assert (verdict["trust"], verdict["trust_file"]) == (authority.trust.digest, str(authority.trust_file))
@@ -70,19 +74,18 @@ def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority
         ),
     )
     assert reproduced.exit_code == 0, reproduced.stdout
-    assert "bit for bit" in reproduced.stdout
+    assert reproduced.stdout.startswith(f"VERIFIED and reproduced: certificate {digest}; no model was given\n")
 
 
-def test_what_is_not_verified_ends_with_4_and_the_reason(authority: CertificateAuthority, tmp_path: Path) -> None:
+def test_each_verdict_has_an_exit_code_and_the_reason(authority: CertificateAuthority, tmp_path: Path) -> None:
     done = run_mbd("verify", authority.bundle("exact"), "--offline")
-    assert done.exit_code == 4
-    assert done.stdout.startswith("FAILED: certificate ")
+    assert done.exit_code == 43
+    assert done.stdout.startswith("NOT VERIFIED: certificate ")
     assert "there is no trust file" in done.stdout
-    assert "Do not rely on this certificate." in done.stdout
     (tmp_path / CERTIFICATE).write_text("{}")
     done = run_mbd("verify", tmp_path, "--offline", "--trust", authority.trust_file, "--json")
-    assert done.exit_code == 4
-    assert json.loads(done.stdout)["decision"] == "failed"
+    assert done.exit_code == 44
+    assert json.loads(done.stdout)["decision"] == "forged or damaged"
 
 
 @pytest.mark.parametrize(
@@ -126,4 +129,4 @@ main()
     assert done.returncode == 0, done.stderr
     done = run("verify", "s3://bucket/prefix", "--trust", authority.trust_file)
     assert done.returncode == 1
-    assert "an S3 store needs the package boto3" in done.stderr
+    assert "this needs the package boto3" in done.stderr

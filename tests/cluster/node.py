@@ -93,8 +93,8 @@ class Cluster:
 
     def apply(self, *documents: dict[str, Any]) -> None:
         """Apply objects; a field that the API server does not know is an error."""
-        given = "\n---\n".join(json.dumps(document) for document in documents)
-        self.kubectl("apply", "--server-side", "--validate=strict", "--filename=-", given=given)
+        given = {"apiVersion": "v1", "kind": "List", "items": documents}
+        self.kubectl("apply", "--server-side", "--validate=strict", "--filename=-", given=json.dumps(given))
 
     def get(self, *arguments: str) -> dict[str, Any]:
         """Return an object, or a list of them, as the API server has it."""
@@ -189,7 +189,9 @@ def _leave_the_kernel_alone(folder: Path) -> None:
 
 
 def _connect() -> None:
-    _call("ip", "link", "add", _BRIDGE, "type", "bridge")
+    # Without an address of its own a bridge takes the lowest of its ports: it changes as pods come and go, and what
+    # pods remember of it is wrong for a minute.
+    _call("ip", "link", "add", _BRIDGE, "address", "02:00:0a:58:00:01", "type", "bridge")
     _call("ip", "address", "add", f"{ADDRESS}/16", "dev", _BRIDGE)
     _call("ip", "address", "add", f"{_API_SERVICE}/32", "dev", _BRIDGE)
     _call("ip", "link", "set", _BRIDGE, "up")

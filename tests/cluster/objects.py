@@ -31,6 +31,7 @@ def volume(where: str, name: str, folder: Path) -> list[Object]:
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [NODE]}
     kept = {
         **common,
+        "accessModes": ["ReadWriteOnce", "ReadWriteMany"],
         "capacity": {"storage": "1Gi"},
         "local": {"path": str(folder)},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},

@@ -1,29 +1,33 @@
-"""The overlay `dev` in a namespace of its own, with everything that it names, and its store as seen from outside."""
+"""What `mbd deploy render` prints in a namespace of its own, with a registered model, and its store from outside."""
 
-import re
-import shutil
+import json
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mbd.formats.access import AccessTokens
+from mbd.deployment.manifests import render
+from mbd.deployment.values import DeployValues, write_start
+from mbd.history.replay import read_history
 from mbd.params import Params, load_params, to_yaml
+from mbd.production import register
 from mbd.production.request_store import RequestStore
+from mbd.serving.tokens import TokenFile
 from mbd.steps import features, train
-from mbd.storage import open_private, open_store
+from mbd.storage import open_store
 from mbd.storage.store import Store
 from mbd.trust.keys import make_keys
+from mbd.trust.trust_file import read_trust
 from tests.certificate.authority import key_settings
 from tests.cluster.node import ADDRESS, Cluster
-from tests.cluster.objects import config_map, namespace, secret, volume
+from tests.cluster.objects import namespace, volume
 from tests.integration.servers.rgw import S3
 from tests.production.small import SETTINGS
-
-DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,11 @@ class Service:
     params: Params
     state: Path
     """the volume of what must outlive a pod"""
+    token: str
+    """of a client who may submit and read"""
+    values: DeployValues
+    inside: Params
+    """the parameters as they are in pods"""
 
     @property
     def within(self) -> str:
@@ -49,11 +58,32 @@ class Service:
     @property
     def requests(self) -> RequestStore:
         """The requests in the store."""
-        return RequestStore(open_private(self.params.store.url, self.params.store))
+        return RequestStore.open(self.params, self.params.store.url)
+
+    def ready(self, name: str) -> str:
+        """Wait until a Deployment is ready; return the address of its pod."""
+        self.cluster.kubectl("rollout", "status", f"deployment/{name}", self.within, seconds=240)
+        pods = self.cluster.get("pods", self.within, f"--selector=app.kubernetes.io/name={name}")["items"]
+        (pod,) = (each for each in pods if "deletionTimestamp" not in each["metadata"])
+        (port,) = pod["spec"]["containers"][0]["ports"]
+        return f"http://{pod['status']['podIP']}:{port['containerPort']}"
+
+    def call(self, url: str, document: object = None) -> dict[str, Any]:
+        """Return what a server answers, be it an error or not."""
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
+        body = None if document is None else json.dumps(document).encode()
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as response:
+                answer: dict[str, Any] = json.load(response)
+        except urllib.error.HTTPError as error:
+            answer = json.load(error)
+        return answer
 
     def certificates(self) -> set[str]:
-        """Return the digests of what is published."""
-        return {entry.name.split("/")[1] for entry in self.store.list("certificates/")}
+        """Return the digests of what is published, besides the registration."""
+        found = read_history(self.store, read_trust(Path(self.params.certificate.trust)), cached=False)
+        registered = {each.digest for each in found.model(self.params.certificate.model).registrations}
+        return {entry.name.split("/")[1] for entry in self.store.list("certificates/")} - registered
 
     def start(self, cron_job: str, job: str) -> None:
         """Start what a CronJob describes now."""
@@ -90,57 +120,38 @@ class Service:
         self.cluster.until(lambda: bool(running()), f"{container} of job {job} runs", 120)
         return running()[0]
 
-    def metrics(self) -> str:
-        """Return the page of the exporter's pod."""
-        chosen = "--selector=app.kubernetes.io/name=mbd-exporter"
-        (pod,) = self.cluster.get("pods", self.within, chosen)["items"]
-        with urllib.request.urlopen(f"http://{pod['status']['podIP']}:9890/metrics", timeout=10) as page:
-            return str(page.read().decode())
-
-
-def overlay(name: str, folder: Path, changes: dict[str, str]) -> Path:
-    """Return a copy of an overlay in which patterns are replaced."""
-    shutil.copytree(DEPLOY, folder / "deploy")
-    for file in (folder / "deploy/kustomize/overlays").glob("*/kustomization.yaml"):
-        text = file.read_text()
-        for pattern, by in changes.items():
-            text = re.sub(pattern, by, text)
-        file.write_text(text)
-    return folder / "deploy" / "kustomize" / "overlays" / name
-
-
-def apply(cluster: Cluster, folder: Path) -> None:
-    """Apply an overlay; a field that the API server does not know is an error."""
-    rendered = cluster.kubectl("kustomize", folder)
-    cluster.kubectl("apply", "--server-side", "--validate=strict", "--filename=-", given=rendered)
-
 
 @contextmanager
-def deployed(cluster: Cluster, s3: S3, folder: Path, where: str) -> Iterator[Service]:
-    """Make what the overlay names, apply it, and let this process read its store."""
-    volumes = cluster.folder / "volumes" / where
+def deployed(cluster: Cluster, s3: S3, folder: Path, where: str, *more: str) -> Iterator[Service]:
+    """Register a model, apply what `mbd deploy render` prints, and let this process read the store."""
     make_keys(folder / "keys", "signer")
-    chosen = overlay("dev", folder, {"namespace: mbd-dev": f"namespace: {where}"})
-    params = chosen / "params.yaml"
-    small = [*SETTINGS, f"store.url=s3://{where}", f"purge.tombstones=s3://{where}", "requests.lease_seconds=20"]
-    params.write_text(to_yaml(load_params(params, small)))
+    token, _ = TokenFile(folder / "keys" / "tokens.json").new("test", ("submit", "read"), 1)
+    write_start(folder)
+    own = [f"store.url=s3://{where}", f"purge.tombstones=s3://{where}", "requests.lease_seconds=20", *more]
+    own += ["store.endpoint=http://s3:9000", "store.lock_mode=null", "platform.memory=1Gi", "monitoring.kubeflow=false"]
+    own.append("certificate.first_time=true")  # what registers the model is another machine than the pods
+    params = load_params(folder / "params.yaml", [*SETTINGS, *own])
+    (folder / "inside.yaml").write_text(to_yaml(params))
     outside = [f"store.endpoint=http://{ADDRESS}:9000", "monitoring.mode=none", *key_settings(folder)]
-    service = Service(cluster, where, load_params(params, outside), volumes / "state")
-    s3.client().create_bucket(Bucket=where)
-    features.run(service.params, folder / "features")
-    train.run(service.params, folder / "features", volumes / "model" / "model")
-    keys = {name: (folder / "keys" / name).read_text() for name in ("signer.pem", "log.pem", "lineage.key")}
-    cluster.apply(
-        namespace(where),
-        secret(where, "mbd-store", s3.environment),
-        secret(where, "mbd-keys", keys),
-        secret(where, "mbd-access", {"tokens.json": AccessTokens().to_json()}),
-        config_map(where, "mbd-trust", {"trust.json": (folder / "keys" / "trust.json").read_text()}),
-        *volume(where, "mbd-model", volumes / "model"),
-        *volume(where, "mbd-state", service.state),
+    state = cluster.folder / "volumes" / where / "state"
+    values = DeployValues.model_validate(
+        {
+            "namespace": where,
+            "secrets": {"source": "files", "folder": str(folder / "keys")},
+            "claims": {"access": "ReadWriteOnce", "size": "1Gi", "storage_class": ""},
+            "serve": {"replicas": 1},
+            "inference": {"models": [params.certificate.model], "replicas": 1, "resources": {"cpu": "100m"}},
+        }
     )
-    apply(cluster, chosen)
+    seen = load_params(folder / "inside.yaml", outside)
+    service = Service(cluster, where, seen, state, token, values, params)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in s3.environment.items():
             patch.setenv(name, value)
+        s3.client().create_bucket(Bucket=where)
+        features.run(service.params, folder / "features")
+        train.run(service.params, folder / "features", folder / "model")
+        register.run(service.params, folder / "model", [], params.certificate.model, service.params.store.url)
+        persistent, _ = volume(where, "mbd-state", service.state)
+        cluster.apply(namespace(where), persistent, *render(values, params))
         yield service

@@ -9,13 +9,17 @@ from click.testing import CliRunner
 from mbd.cli import group
 from mbd.files import write_file
 from mbd.monitoring.record_samples import add_purge_scan
+from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.params import load_params
-from mbd.serving.inference import InferenceService
+from mbd.params.platform import PlatformSettings
+from mbd.serving.inference.routes import InferenceService
 from mbd.steps.metrics_reporting import add_samples, reporting
 from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
 from tests.monitoring.golden_store import GoldenStore, golden_leakage
+from tests.monitoring.test_kubeflow_runs import failed_run
+from tests.pipelines.kubeflow_server import kubeflow_server
 from tests.serving.inference.server import following
 
 CERTIFIED = ("deletion.method=certified", "deletion.certified.finetune_epochs=1", "training.epochs=2")
@@ -28,8 +32,10 @@ def exporter_page(folder: Path) -> str:
     lifecycle_store.certificate("certified")
     lifecycle_store.registration()
     lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30)
-    monitor = lifecycle_store.monitor()
-    monitor.scan()
+    with kubeflow_server() as kubeflow:
+        failed_run(kubeflow)
+        monitor = StoreMonitor(lifecycle_store.scanner(), 60, 30, PlatformSettings(kubeflow_host=kubeflow.url))
+        monitor.scan()
     return monitor.text()
 
 

@@ -2,6 +2,8 @@
 
 ```sh              is run by tests/docs/test_commands.py in a small workspace
 ```sh services     is run by tests/integration/test_docs.py: it needs a server, or takes a minute
+```sh cluster      is run by tests/cluster/test_walk.py: it needs a Kubernetes
+```sh kubeflow     is run by tests/kubeflow/test_on_a_real_one.py: it needs Kubeflow Pipelines
 ```sh unexecuted   needs what no test machine has; its commands are parsed
 ```python          is run as a script
 """
@@ -20,6 +22,7 @@ PAGES = [
     *(page for page in sorted((REPOSITORY / "docs").glob("*.md")) if page.name not in GENERATED),
 ]
 RUN, SERVICES, UNEXECUTED, PYTHON = "sh", "sh services", "sh unexecuted", "python"
+CLUSTER, KUBEFLOW = "sh cluster", "sh kubeflow"
 _FENCE = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

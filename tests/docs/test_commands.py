@@ -12,16 +12,14 @@ from tests.once import once
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, quick: Path) -> Path:
-    """The workspace after `make run`."""
-    return (
-        once(tmp_path_factory, "handbook", lambda folder: Workspace(folder / "workspace", quick).fill()) / "workspace"
-    )
+    """The machine with the workspace after `make run`."""
+    return once(tmp_path_factory, "handbook", lambda folder: Workspace(folder / "workspace", quick).fill())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with(RUN, PYTHON), ids=lambda page: page.name)
 def test_a_reader_can_follow(page: Path, prepared: Path, quick: Path, tmp_path: Path) -> None:
-    subprocess.run(["cp", "-a", prepared, tmp_path], check=True)
+    subprocess.run(["cp", "-a", f"{prepared}/.", tmp_path], check=True)
     workspace = Workspace(tmp_path / "workspace", quick)
     for block in blocks(page, RUN, PYTHON):
         workspace.run(block)

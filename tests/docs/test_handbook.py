@@ -9,12 +9,12 @@ from types import ModuleType
 
 import pytest
 
-from tests.docs.blocks import PAGES, REPOSITORY, RUN, SERVICES, UNEXECUTED, blocks, prose
+from tests.docs.blocks import CLUSTER, KUBEFLOW, PAGES, REPOSITORY, RUN, SERVICES, UNEXECUTED, blocks, prose
 from tests.docs.site import build_site
 
 LOADED = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=["']?(?:https?:)?//[^"'> ]+""")
 IMPORTED = re.compile(r"""@import|url\(["']?(?:https?:)?//""")
-KINDS = {RUN, SERVICES, UNEXECUTED, "python", "text"}
+KINDS = {RUN, SERVICES, UNEXECUTED, CLUSTER, KUBEFLOW, "python", "text"}
 
 
 def generator() -> ModuleType:

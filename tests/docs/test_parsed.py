@@ -8,10 +8,10 @@ import pytest
 
 from mbd.cli import group
 from mbd.params import load_params
-from tests.docs.blocks import PAGES, PYTHON, REPOSITORY, RUN, SERVICES, UNEXECUTED, Block, blocks
+from tests.docs.blocks import KUBEFLOW, PAGES, PYTHON, REPOSITORY, RUN, SERVICES, UNEXECUTED, Block, blocks
 
 TARGETS = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
-UNRUN = [block for page in PAGES for block in blocks(page, UNEXECUTED, SERVICES)]
+UNRUN = [block for page in PAGES for block in blocks(page, UNEXECUTED, SERVICES, KUBEFLOW)]
 _PROGRAMS = {"cd", "curl", "docker", "docker/build-images", "dvc", "git", "grep", "kubectl", "pip", "python", "source"}
 
 

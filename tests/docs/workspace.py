@@ -20,7 +20,7 @@ _SMALLER: dict[str, object] = {
 
 
 class Workspace:
-    """A clone of the repository as it lies here, changed files included."""
+    """A clone of the repository as it lies here, changed files included, on a machine that is the folder around it."""
 
     def __init__(self, folder: Path, venv: Path, environment: dict[str, str] | None = None) -> None:
         self.folder = folder
@@ -33,6 +33,7 @@ class Workspace:
             **inherited,
             "PATH": os.pathsep.join([*programs, inherited["PATH"]]),
             "HOME": str(folder.parent),
+            "XDG_CACHE_HOME": str(folder.parent / ".cache"),
             "TMPDIR": str(folder.parent / "tmp"),
             "DVC_NO_ANALYTICS": "1",
             "DVC_SITE_CACHE_DIR": str(folder.parent / "site"),

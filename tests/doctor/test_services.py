@@ -9,8 +9,7 @@ import pytest
 
 from mbd.doctor.installation import CheckState, DoctorFinding
 from mbd.doctor.services import check_keys, check_kubeflow, check_pushgateway, check_store
-from mbd.params.certificate import CertificateSettings
-from mbd.params.operations import StoreSettings
+from mbd.params.operations import CertificateSettings, StoreSettings
 from mbd.trust.keys import make_keys
 from tests.doctor.servers import http_server, silent_server
 

@@ -12,7 +12,7 @@ from mbd.evaluation.baseline import PatternRidge
 from mbd.evaluation.metrics import regression_metrics
 from mbd.evaluation.regimes import Condition, EvaluationPlan, evaluate_predictor, plan_evaluation
 from mbd.features.rows import Rows
-from mbd.params.corruption import CorruptionSettings
+from mbd.params.base import CorruptionSettings
 from mbd.params.learning import EvaluationSettings
 from mbd.tensors import Array
 from tests.features.build import small_rows

@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
-from mbd.evaluation.spread import Comparison, paired_t_test, spread
+from mbd.evaluation.results import Comparison, paired_t_test, spread
 
 VALUES = st.floats(-100, 100).map(lambda x: round(x, 3))
 

@@ -17,7 +17,7 @@ MEAN = [2.0, -1.0]
 
 def one(*frames: list[float], length: int | None = None) -> tuple[list[float], bool]:
     pooled = pool(np.array([frames]), None if length is None else np.array([length]))
-    return pooled.vectors[0].tolist(), bool(pooled.available[0])
+    return pooled.features[0].tolist(), bool(pooled.available[0])
 
 
 @pytest.mark.parametrize("frames", [(A, B, ZERO, ZERO), (ZERO, ZERO, A, B), (A, B)])
@@ -49,7 +49,7 @@ def test_what_is_not_finite_counts_as_zero_and_is_counted() -> None:
     bad = np.array([[[np.nan, 2.0], [-np.inf, np.inf]], [[np.nan, np.nan], [np.inf, np.nan]]])
     pooled = pool(bad)
     assert pooled.corrected == 7
-    assert pooled.vectors.tolist() == [[0.0, 2.0], ZERO]
+    assert pooled.features.tolist() == [[0.0, 2.0], ZERO]
     assert pooled.available.tolist() == [True, False]
 
 
@@ -65,8 +65,8 @@ def test_chunks_and_types_give_what_a_loop_gives(seed: int, rows: int, frames: i
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pooling, "_CHUNK_BYTES", 100)
         pooled = pool(sequences)
-    np.testing.assert_allclose(pooled.vectors, expected, rtol=1e-6, atol=1e-7)
-    assert pooled.vectors.dtype == np.float32
+    np.testing.assert_allclose(pooled.features, expected, rtol=1e-6, atol=1e-7)
+    assert pooled.features.dtype == np.float32
 
 
 def test_each_modality_becomes_a_vector_beside_vectors_that_stay() -> None:

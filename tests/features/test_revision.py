@@ -3,7 +3,6 @@
 import base64
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from click.testing import CliRunner
 
 from mbd import git
 from mbd.cli.steps import features_command as command
-from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
+from mbd.errors import DataError, MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.revision import fetch_revision
 from mbd.files import sha256_file
@@ -239,15 +238,6 @@ def test_credentials_that_git_refuses_are_not_repeated(origin: RevisionOrigin, t
         fetch_revision(f"http://{user}{address}/bare.git", "HEAD", STAGE, tmp_path / "out")
     assert "wr0ng" not in str(caught.value)
     assert address in str(caught.value)
-
-
-def test_without_dvc_the_error_names_the_extra(
-    origin: RevisionOrigin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "dvc.api", None)
-    with pytest.raises(MissingExtraError, match=r"needs the package dvc") as caught:
-        fetch_revision(str(origin.bare), "HEAD", STAGE, tmp_path / "out")
-    assert "[data]" in str(caught.value)
 
 
 def test_the_command_line_fetches_a_revision(origin: RevisionOrigin, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.features.sequences import overlap_means
+from mbd.features.sources.csd import overlap_means
 from mbd.tensors import Array
 
 TIMES = st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda pair: (min(pair) / 4, max(pair) / 4))

@@ -13,7 +13,7 @@ from mbd.features.rows import Collection, within
 from mbd.features.sources import read_source
 from mbd.formats.features import MANIFEST, Manifest, Shape
 from mbd.params import load_params
-from mbd.params.corruption import CorruptionSettings
+from mbd.params.base import CorruptionSettings
 from mbd.registry import BACKBONES
 from mbd.steps import features
 from mbd.tensors import Array

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
 
 from mbd.features.media.table import read_table
 from mbd.features.sources import read_source
@@ -79,6 +82,36 @@ def _table() -> list[bytes]:
         f"r{row}_0,{row / 2},{'train' if row < 6 else 'valid' if row < 9 else 'test'},0.5,1.5,2,3" for row in range(12)
     ]
     return ["\n".join(["id,label,split,text_0,text_1,audio_0,audio_1", *rows, ""]).encode()]
+
+
+def _columns() -> pa.Table:
+    draw, rows = stream(0, "fuzz"), sum(_SPLITS.values())
+    return pa.table(
+        {
+            "id": [f"r{row}_0" for row in range(rows)],
+            "label": pa.array([("glad", "sad")[row % 2] for row in range(rows)]).dictionary_encode(),
+            "split": [split for split, count in _SPLITS.items() for _ in range(count)],
+            "text": list(draw.normal(size=(rows, 3))),
+            "audio": pa.FixedSizeListArray.from_arrays(draw.normal(size=2 * rows), 2),
+        }
+    )
+
+
+def _arrow() -> list[bytes]:
+    table, written = _columns(), []
+    for new_writer in (pa.ipc.new_file, pa.ipc.new_stream):
+        for compression in (None, "lz4"):
+            sink, options = io.BytesIO(), pa.ipc.IpcWriteOptions(compression=compression)
+            with new_writer(sink, table.schema, options=options) as writer:
+                writer.write_table(table)
+            written.append(sink.getvalue())
+    return written
+
+
+def _parquet() -> list[bytes]:
+    sink = io.BytesIO()
+    pa.parquet.write_table(_columns(), sink)
+    return [sink.getvalue()]
 
 
 def _mmsa() -> list[bytes]:
@@ -211,6 +244,8 @@ def _parse_inference_request(path: Path) -> object:
 TARGETS: dict[str, Target] = {
     "npz": Target(_npz, _source("npz"), in_archive, "input.npz"),
     "table": Target(_table, _source("table"), file="input.csv"),
+    "arrow": Target(_arrow, _source("table"), file="input.arrow"),
+    "parquet": Target(_parquet, _source("table"), file="input.parquet"),
     "csd": Target(_csd, _parse_csd, file="labels.csd"),
     "iemocap": Target(_iemocap, _source("iemocap"), file="input.pkl"),
     "mmsa": Target(_mmsa, _source("mmsa"), file="input.pkl"),

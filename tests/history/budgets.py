@@ -1,20 +1,17 @@
 """Releases from the same weights whose ledger is lost in between, in any store; see `test_lineage`."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
 from mbd.errors import DataError, ExitCode, VerificationError
 from mbd.formats.deletion import read_deletion
 from mbd.formats.guarantee import LineageBudget
-from mbd.formats.layout import certificate_name
-from mbd.formats.receipt import Receipt
+from mbd.formats.layout import Receipt, certificate_name
 from mbd.params import Params
 from mbd.steps import certify, delete, evaluate, publish
 from mbd.steps.certificates import restore_ledger
@@ -22,6 +19,7 @@ from mbd.storage import open_store
 from mbd.storage.store import StoredObject
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, leakage_record, write_leakage
+from tests.log.build import another_machine
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def _hidden(releases: Releases, name: str) -> Iterator[None]:
     store = open_store(releases.url, releases.params().store)
     content = store.read(name)
     store.delete([StoredObject(name, 0, "")])
-    with patch.dict(os.environ, XDG_CACHE_HOME=str(releases.folder / "another-cache")):
+    with another_machine(releases.folder / "another-cache"):
         yield
     store.create(name, content)
 
@@ -95,7 +93,8 @@ def check_a_lost_ledger_is_noticed_and_can_be_restored(releases: Releases, elsew
     assert "restore-ledger" in str(refused.value)
     with _hidden(releases, published), pytest.raises(VerificationError, match="cannot be known"):
         releases.certify("second")
-    releases.certify("second", f"store.url={elsewhere}")
+    with another_machine(releases.folder / "a-third-cache"):
+        releases.certify("second", f"store.url={elsewhere}")
     with pytest.raises(DataError, match="does not count an earlier release"):
         releases.publish("second")
     # Entering the first release after the fact does not make the second one count it.

@@ -1,11 +1,13 @@
 """Attacks on what a store says of revocations, by a person who may write to it and holds no key; on any store."""
 
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from mbd.certificate.guard import admit
-from mbd.certificate.publish import Publisher, publish_certificate
+from mbd.certificate.publish import Publisher, publish_certificate, publish_statement
 from mbd.certificate.verification import Verdict, from_store, verify_bundle
 from mbd.errors import VerificationError
 from mbd.formats.files import CERTIFICATE, MODEL, WEIGHTS
@@ -13,14 +15,16 @@ from mbd.formats.layout import certificate_name, proof_name
 from mbd.formats.statement import Reaudit, ReauditStatement, subjects_of, to_payload
 from mbd.history.replay import read_history
 from mbd.history.state import CertificateEntry, read_entries, read_entry, status_in
+from mbd.log.check import take_up
 from mbd.log.tiles import claim_name, old_checkpoint_name
 from mbd.params.operations import StoreSettings
 from mbd.records import now
-from mbd.storage.store import LARGEST_IN_MEMORY, StoredObject
+from mbd.storage.store import LARGEST_IN_MEMORY, Store, StoredObject
 from mbd.trust.envelope import PAYLOAD_TYPE, sign
 from mbd.trust.keys import LOG, load_signer, make_keys
 from mbd.verifier.checks import REAUDIT
-from mbd.verifier.verdict import RETURNED
+from mbd.verifier.verdict import CONSISTENCY, REPLACEMENT
+from tests.log.build import another_machine
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, days_from_now, golden
 
 NAME = golden("exact").predicate.model
@@ -70,7 +74,7 @@ def a_model_that_takes_it_again_is_neither_verified_nor_admitted(golden_store: G
     golden_store.certificate("exact", model=NAME)
     digest = golden_store.publish(golden_store.dated("subjects", model=NAME), CarelessPublisher)
     verdict = verdict_on(golden_store, digest)
-    assert (verdict.check(RETURNED).outcome, verdict.decision) == ("failed", "failed")
+    assert (verdict.check(REPLACEMENT).outcome, verdict.decision) == ("failed", "not verified")
     with pytest.raises(VerificationError, match="audio is revoked for"):
         admit(GOLDEN / "subjects" / "model", golden_store.store, golden_store.trust)
 
@@ -102,7 +106,7 @@ def a_bad_pointer_does_not_stop_the_guard(golden_store: GoldenStore) -> None:
 def an_old_head_is_not_believed(golden_store: GoldenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Freeze a store: after some days no reader calls valid what is in it, and a first contact continues it by nothing.
 
-    A machine that has read the log before may continue it: it knows that it is no older copy.
+    To have read the log is not enough to continue it; its operator has to say so.
     """
     golden_store.files("exact")
     digest = golden_store.certificate("exact")
@@ -112,14 +116,64 @@ def an_old_head_is_not_believed(golden_store: GoldenStore, monkeypatch: pytest.M
     assert read_entry(store, digest, trust, later).status.state == "unknown"
     ((found, *_),) = (list(read_entries(store, trust, later)),)
     assert isinstance(found, CertificateEntry)
-    assert (found.status.state, found.undated.state) == ("unknown", "valid")
-    monkeypatch.setattr("mbd.certificate.publish.now", lambda: later)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(golden_store.folder / "no-cache"))
-    with pytest.raises(VerificationError, match="it may be an old copy"):
+    assert found.status.state == "unknown"
+    monkeypatch.setattr("mbd.log.check.now", lambda: later)
+    with another_machine(golden_store.folder / "no-cache"):
+        read_history(store, trust)
+        with pytest.raises(VerificationError, match="it may be an old copy"):
+            golden_store.revoke(digest)
+        with pytest.raises(VerificationError, match="older than 7 days"):
+            take_up(store, trust, max_age=timedelta(days=7))
+        take_up(store, trust)
         golden_store.revoke(digest)
-    read_history(store, trust)
+        assert read_history(store, trust).size == 2
+
+
+def contents(store: Store) -> dict[str, bytes]:
+    return {stored.name: store.read(stored.name) for stored in store.list()}
+
+
+def put(store: Store, state: Mapping[str, bytes]) -> None:
+    """Give a store the objects of a state, and no others."""
+    store.delete(list(store.list()))
+    for name, content in state.items():
+        store.create(name, content)
+
+
+def an_older_store_is_refused_under_every_address(golden_store: GoldenStore, *others: Store) -> None:
+    """Put a whole store back to each state that it had, in its place and in others: nothing is read, nothing signed."""
+    golden_store.files("exact", "surgery")
+    states = []
+    digest = golden_store.certificate("exact", model=NAME)
+    states.append(contents(golden_store.store))
+    golden_store.audit(golden_store.certificate("surgery", model="another"))
+    states.append(contents(golden_store.store))
     golden_store.revoke(digest)
-    assert read_history(store, trust).size == 2
+    newest = contents(golden_store.store)
+    read_history(golden_store.store, golden_store.trust)
+    log, trust = load_signer(f"file:{golden_store.folder}/keys/{LOG}.pem"), golden_store.trust
+    for state in states:
+        for place in (golden_store.store, *others):
+            put(place, state)
+            publisher = Publisher(place, StoreSettings(), log, trust)
+            work: list[Callable[[], object]] = [
+                partial(read_history, place, trust),
+                partial(admit, GOLDEN / "exact" / "model", place, trust, name=NAME),
+                publisher.complete,
+                publisher.renew,
+                publisher.repair,
+                partial(publish_statement, publisher, golden_store.signed(golden_store.dated("surgery"))),
+            ]
+            for refused in work:
+                with pytest.raises(VerificationError, match="the log has shrunk"):
+                    refused()
+            with pytest.raises(VerificationError, match="the log has shrunk"):
+                take_up(place, trust)
+            verdict = verify_bundle(from_store(place, digest, golden_store.folder / "fetched"), trust)
+            assert verdict.check(CONSISTENCY).outcome == "failed"
+            assert contents(place) == state
+    put(golden_store.store, newest)
+    golden_store.certificate("surgery", model="a third")
 
 
 def a_planted_claim_brings_nothing_back(golden_store: GoldenStore) -> None:

@@ -20,6 +20,7 @@ from mbd.history.history import History
 from mbd.history.memory import cache_file
 from mbd.history.replay import read_history
 from mbd.history.state import read_entry
+from mbd.log.check import take_up
 from mbd.log.tiles import CHECKPOINT
 from mbd.params import load_params
 from mbd.params.operations import StoreSettings
@@ -29,6 +30,7 @@ from mbd.trust.keys import load_signer, revoke_key
 from mbd.trust.trust_file import write_trust
 from tests.certificate.authority import key_settings
 from tests.certificate.killing import CountingStore, killed_at
+from tests.log.build import another_machine
 from tests.monitoring.golden_store import GoldenStore, golden
 
 
@@ -177,9 +179,7 @@ def test_a_warm_replay_grows_over_full_tiles(golden_store: GoldenStore) -> None:
     assert warm == history_of(golden_store)
 
 
-def test_a_log_that_was_rolled_back_is_refused(
-    golden_store: GoldenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_was_rolled_back_is_refused(golden_store: GoldenStore, tmp_path: Path) -> None:
     first = golden_store.certificate()
     shutil.copytree(tmp_path / "store", tmp_path / "backup")
     golden_store.revoke(first)
@@ -189,16 +189,15 @@ def test_a_log_that_was_rolled_back_is_refused(
     for _ in range(2):
         with pytest.raises(VerificationError, match="has shrunk"):
             history_of(golden_store, cached=True)
-    with monkeypatch.context() as elsewhere:  # a publisher that has not seen the newer log continues the older one
-        elsewhere.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
-        golden_store.certificate("exact")
-    with pytest.raises(VerificationError, match="has been rewritten"):
-        history_of(golden_store, cached=True)
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
-        golden_store.certificate("certified")
-    with pytest.raises(VerificationError, match="has been rewritten"):
-        history_of(golden_store, cached=True)
+    with another_machine(tmp_path / "elsewhere"):  # a publisher that has not seen the newer log
+        with pytest.raises(VerificationError, match="has never signed the log"):
+            golden_store.certificate("exact")
+        take_up(golden_store.store, golden_store.trust)
+    for kind in ("exact", "certified"):
+        with another_machine(tmp_path / "elsewhere"):
+            golden_store.certificate(kind)
+        with pytest.raises(VerificationError, match="has been rewritten"):
+            history_of(golden_store, cached=True)
 
 
 def test_with_another_trust_file_everything_is_verified_again_but_the_head_is_remembered(
@@ -233,7 +232,7 @@ def test_an_entry_that_is_there_again_counts_again(golden_store: GoldenStore) ->
 def test_a_damaged_cache_is_made_again(golden_store: GoldenStore) -> None:
     golden_store.certificate()
     history_of(golden_store, cached=True)
-    file = cache_file(golden_store.store, golden_store.trust)
+    file = cache_file(golden_store.url, golden_store.trust)
     assert file is not None
     file.write_bytes(b"{")
     assert history_of(golden_store, cached=True).read == 1

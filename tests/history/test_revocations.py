@@ -1,6 +1,8 @@
 """A revocation is remembered, whatever happens to the objects of the store that no key has signed."""
 
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,22 +11,28 @@ import pytest
 
 from mbd.certificate.guard import admit
 from mbd.certificate.publish import Publisher
-from mbd.certificate.verification import from_store, verify_bundle
-from mbd.errors import VerificationError
+from mbd.certificate.verification import VerificationInput, from_store, verify_bundle
+from mbd.errors import UsageError, VerificationError
+from mbd.formats.layout import certificate_name, proof_name
 from mbd.formats.leakage import Interval
+from mbd.history.facts import Release
 from mbd.history.replay import read_history
 from mbd.history.state import read_entry
+from mbd.log.check import check_log, take_up
 from mbd.log.reader import Log
 from mbd.log.tiles import CHECKPOINT
 from mbd.params.operations import StoreSettings
 from mbd.records import now
+from mbd.storage import open_store
 from mbd.trust.keys import LOG, TRUST, load_signer, revoke_key, rotate_key
 from mbd.verifier.checks import REAUDIT
-from mbd.verifier.verdict import CONSISTENCY, STATE
+from mbd.verifier.verdict import CONSISTENCY, WITHDRAWAL
 from tests.certificate.campaign import Campaign, fill, remember_parsed_envelopes
 from tests.history import revocations
 from tests.history.revocations import publish_again_with_audio, verdict_on
+from tests.log.build import another_machine
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, days_from_now, golden_leakage
+from tests.refusals import about
 
 
 @pytest.fixture
@@ -59,6 +67,16 @@ def test_an_old_head_is_not_believed(golden_store: GoldenStore, monkeypatch: pyt
 
 def test_an_audit_by_a_stranger_moves_no_date(golden_store: GoldenStore) -> None:
     revocations.an_audit_by_a_stranger_moves_no_date(golden_store)
+
+
+def test_an_older_store_is_refused_under_every_address(golden_store: GoldenStore) -> None:
+    folder = golden_store.folder
+    (folder / "link").symlink_to(folder / "store")
+    (folder / "elsewhere").mkdir()
+    places = ("link", "store/../store", "elsewhere")
+    revocations.an_older_store_is_refused_under_every_address(
+        golden_store, *(open_store(f"file://{folder}/{place}") for place in places)
+    )
 
 
 def test_junk_does_not_look_like_a_log(golden_store: GoldenStore) -> None:
@@ -124,7 +142,7 @@ def test_a_store_that_freezes_its_log_is_refused_after_some_days(golden_store: G
     digest = golden_store.certificate("exact")
     given = from_store(golden_store.store, digest, golden_store.folder / "fetched")
     later = now() + timedelta(days=8)
-    check = verify_bundle(given, golden_store.trust, at=later).check(STATE)
+    check = verify_bundle(given, golden_store.trust, at=later).check(WITHDRAWAL)
     assert (check.outcome, "older than 7 days" in check.reason) == ("not checkable", True)
     assert verify_bundle(given, golden_store.trust, at=later, max_age=timedelta(days=9)).verified
     with pytest.raises(VerificationError, match="older than 7 days"):
@@ -151,15 +169,103 @@ def test_an_empty_log_needs_no_renewal(golden_store: GoldenStore) -> None:
     assert publisher(golden_store).renew() is None
 
 
-def test_a_log_without_entries_that_were_logged_is_not_renewed(golden_store: GoldenStore) -> None:
+def test_a_log_without_entries_that_were_logged_is_not_renewed_and_not_taken_up(golden_store: GoldenStore) -> None:
     golden_store.certificate("exact")
     store = golden_store.folder / "store"
     shutil.copytree(store / "log", golden_store.folder / "log")
     golden_store.certificate("certified")
     shutil.rmtree(store / "log")
     shutil.copytree(golden_store.folder / "log", store / "log")
-    with pytest.raises(VerificationError, match="rolled back"):
+    with pytest.raises(VerificationError, match="has shrunk"):
         publisher(golden_store).renew()
+    with another_machine(golden_store.folder / "another"):
+        with pytest.raises(VerificationError, match="has never signed the log"):
+            publisher(golden_store).renew()
+        with pytest.raises(VerificationError, match="a signed checkpoint of size 2, and the log has 1 entries"):
+            take_up(golden_store.store, golden_store.trust)
+
+
+# Keys of the log
+
+
+def all_say(golden_store: GoldenStore, digest: str, bundle: VerificationInput) -> set[bool]:
+    """Return whether the check of the log, the list, verification in both places and the guard find nothing wrong."""
+    store, trust = golden_store.store, golden_store.trust
+    model = GOLDEN / "exact" / "model"
+
+    def holds(ask: Callable[[], object]) -> bool:
+        try:
+            return bool(ask())
+        except VerificationError:
+            return False
+
+    asked: list[Callable[[], object]] = [
+        lambda: not check_log(store, trust, certificate_name=certificate_name).problems,
+        lambda: read_entry(store, digest, trust, now()).status.state == "valid",
+        lambda: verdict_on(golden_store, digest).verified,
+        lambda: verify_bundle(bundle, trust).verified,
+        lambda: admit(model, store, trust).certificate == digest,
+    ]
+    return {holds(ask) for ask in asked}
+
+
+def test_after_the_key_of_the_log_was_revoked_and_replaced_all_commands_say_the_same(golden_store: GoldenStore) -> None:
+    golden_store.files("exact")
+    digest = golden_store.certificate("exact")
+    bundle = from_store(golden_store.store, digest, golden_store.folder / "bundle")
+    proof = golden_store.store.read(proof_name(digest))
+    assert all_say(golden_store, digest, bundle) == {True}
+    rotate_key(golden_store.folder / "keys", LOG, overlap=timedelta(days=1))
+    assert publisher(golden_store).renew()
+    assert all_say(golden_store, digest, bundle) == {True}
+    for key in golden_store.trust.keys_for("log"):
+        revoke_key(golden_store.trust_file, key.id, "lost", None)
+    assert all_say(golden_store, digest, bundle) == {False}
+    rotate_key(golden_store.folder / "keys", LOG, overlap=timedelta(days=1))
+    assert publisher(golden_store).repair().signed_again
+    assert all_say(golden_store, digest, bundle) == {True}
+    assert golden_store.store.read(proof_name(digest)) != proof
+    assert publisher(golden_store).renew()
+    assert all_say(golden_store, digest, bundle) == {True}
+    assert not verify_bundle(replace(bundle, store=None), golden_store.trust).genuine  # nothing but the old proof
+
+
+# One model under several names
+
+
+def admitted(golden_store: GoldenStore, name: str | None = None) -> Release:
+    return admit(GOLDEN / "exact" / "model", golden_store.store, golden_store.trust, name=name).release
+
+
+def test_weights_with_several_names_are_loaded_under_one_of_them(golden_store: GoldenStore) -> None:
+    golden_store.files("exact")
+    digests = {name: golden_store.certificate("exact", model=name) for name in ("sentiment", "staging")}
+    with pytest.raises(UsageError, match="several names", check=about("--as")):
+        admitted(golden_store)
+    for name, digest in digests.items():
+        assert admitted(golden_store, name).digest == digest
+
+
+def test_weights_that_an_audit_has_refuted_are_not_admitted_by_another_name(golden_store: GoldenStore) -> None:
+    golden_store.files("exact")
+    refuted = golden_store.certificate("exact", model="sentiment")
+    assert admitted(golden_store).digest == refuted
+    golden_store.audit(refuted, kind="exact", decision="refused", reasons=("it leaks",))
+    golden_store.registration("exact", model="staging")
+    with pytest.raises(VerificationError, match="as sentiment, were refused by the audit"):
+        admitted(golden_store, "staging")
+    later = golden_store.certificate("exact", model="staging")  # its evidence is an audit that passed since
+    assert admitted(golden_store, "staging").digest == later
+
+
+def test_weights_that_hold_what_is_revoked_for_one_name_are_not_admitted_by_another(golden_store: GoldenStore) -> None:
+    golden_store.files("exact")
+    for name in ("sentiment", "staging"):
+        golden_store.registration("exact", model=name, sees=("audio", "text", "visual"))
+    assert admitted(golden_store, "staging").model == "staging"
+    golden_store.certificate("surgery", model="sentiment")
+    with pytest.raises(VerificationError, match="audio is revoked for sentiment"):
+        admitted(golden_store, "staging")
 
 
 # Audits

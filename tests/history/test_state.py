@@ -25,6 +25,7 @@ from mbd.history.state import (
     status_in,
     status_of,
 )
+from mbd.log.check import take_up
 from mbd.log.checkpoint import leaf_of
 from mbd.log.reader import Log
 from mbd.log.tiles import claim_name
@@ -36,6 +37,7 @@ from mbd.verifier.bundle import Bundle
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ISSUED, ModelWorkspace
 from tests.certificate.killing import killed_at
+from tests.log.build import become_another_machine
 
 OLD, NEW = "a" * 64, "b" * 64
 DAY = timedelta(days=1)
@@ -120,12 +122,13 @@ def test_all_states_at_once_are_those_of_one_certificate_after_the_other(golden_
     history = read_history(golden_store.publisher.store, golden_store.publisher.trust)
     for at, problem in ((now(), None), (now(), "an entry is missing"), (now() + 1000 * DAY, None)):
         one_by_one = {
-            one.digest: status_in(history, one, at, problem, max_age=None).state
+            one.digest: (status.state, status.decision)
             for one in history.certificates.values()
+            for status in [status_in(history, one, at, problem, max_age=None)]
         }
         assert states_in(history, at, problem) == one_by_one
-        assert one_by_one[golden_store.digest] == "superseded"
-    assert one_by_one[newer] == "overdue"
+        assert one_by_one[golden_store.digest] == ("superseded", "not verified" if problem else "replaced")
+    assert one_by_one[newer] == ("overdue", "not verified")
 
 
 def test_a_statement_can_replace_a_certificate_by_another(golden_store: LifecycleStore) -> None:
@@ -176,7 +179,7 @@ def test_a_statement_whose_writer_was_killed_is_logged_by_the_next_one(golden_st
 
 @pytest.mark.slow
 def test_killed_anywhere_and_run_again_a_certificate_is_revoked_once(
-    golden_store: LifecycleStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    golden_store: LifecycleStore, tmp_path: Path
 ) -> None:
     published = tmp_path / "published"
     shutil.copytree(tmp_path / "store", published)
@@ -188,9 +191,10 @@ def test_killed_anywhere_and_run_again_a_certificate_is_revoked_once(
             announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, publisher)
 
     for operation in count(1):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{operation}"))  # the store is put back each time
+        become_another_machine(tmp_path / f"cache-{operation}")  # the store is put back each time
         shutil.rmtree(tmp_path / "store")
         shutil.copytree(published, tmp_path / "store")
+        take_up(golden_store.authority.store, golden_store.authority.trust)
         killed = killed_at(operation, "after", lambda: golden_store.authority.store, revoke)
         revoke(golden_store.authority.store)
         assert golden_store.entry().status.state == "revoked"

@@ -22,8 +22,8 @@ def s3(versioned_s3: S3) -> S3:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, quick: Path) -> Path:
-    folder = tmp_path_factory.mktemp("handbook") / "workspace"
-    Workspace(folder, quick).fill()
+    folder = tmp_path_factory.mktemp("handbook")
+    Workspace(folder / "workspace", quick).fill()
     return folder
 
 
@@ -38,7 +38,7 @@ def servers(s3: S3, pushgateway: str) -> dict[str, str]:
 def test_a_reader_with_servers_can_follow(
     page: Path, prepared: Path, quick: Path, servers: dict[str, str], tmp_path: Path
 ) -> None:
-    subprocess.run(["cp", "-a", prepared, tmp_path], check=True)
+    subprocess.run(["cp", "-a", f"{prepared}/.", tmp_path], check=True)
     workspace = Workspace(tmp_path / "workspace", quick, servers)
     for block in blocks(page, SERVICES):
         workspace.run(block)

@@ -22,7 +22,7 @@ from mbd.production.request_store import RequestStore
 from mbd.production.submit import submit
 from mbd.production.worker import Worker
 from mbd.steps import features, import_model, purge, train
-from mbd.storage import open_private, open_store
+from mbd.storage import open_store
 from mbd.storage.mlflow import RELEASE, MlflowRegistry
 from mbd.trust.keys import make_keys
 from mbd.trust.trust_file import read_trust
@@ -91,7 +91,7 @@ def test_from_a_version_in_mlflow_to_one_that_never_saw_the_modality(server: Mlf
     register.run(params, workspace / "model", [workspace / "reference"], NAME, url)
     named = params.model_copy(update={"certificate": params.certificate.model_copy(update={"model": NAME})})
     submit(named, url, NAME, ["audio"])
-    worker = Worker(named, RequestStore(open_private(url, params.store)), url, tmp_path / "features", None, "worker")
+    worker = Worker(named, RequestStore.open(params, url), url, tmp_path / "features", None, "worker")
     ((done, outcome),) = worker.run()
     assert done.state == "certified", outcome
 

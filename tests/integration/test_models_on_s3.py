@@ -27,6 +27,7 @@ from mbd.production.worker import Worker
 from mbd.storage.store import Store
 from tests.certificate.killing import CountingStore, killed_at, side_by_side
 from tests.integration.servers.rgw import S3
+from tests.log.build import become_another_machine
 from tests.production.registering import NAME, Production, digests
 
 pytestmark = pytest.mark.services
@@ -81,6 +82,12 @@ def challenging(production: Production, both: Store) -> None:
         production.register(model=production.folder / "challenger", features=production.features)
 
 
+def on_its_own(production: ProductionOnS3, name: str) -> ProductionOnS3:
+    """Return a store of its own, in a process that is a machine of its own: it remembers no other store's log."""
+    become_another_machine(production.folder / f"cache-{uuid.uuid4().hex}")
+    return production.with_store(f"{production.name}/{name}")
+
+
 def killed_everywhere(
     production: ProductionOnS3,
     prepare: Callable[[ProductionOnS3], None],
@@ -95,7 +102,7 @@ def killed_everywhere(
     check(counted)
 
     def at(point: int) -> None:
-        here = production.with_store(f"{production.name}/{point}")
+        here = on_its_own(production, str(point))
         prepare(here)
         operation = 1 + point * (len(counting.operations) - 1) // (POINTS - 1)
         assert killed_at(operation, "after", cast("type[Store]", here.both), partial(run, here))
@@ -159,17 +166,24 @@ def asked(production: Production) -> None:
 
 def worker_of(production: Production) -> Worker:
     features = production.features
-    return Worker(production.params, RequestStore(production.private), production.url, features, None, "worker")
+    return Worker(
+        production.params,
+        RequestStore.open(production.params, production.url),
+        production.url,
+        features,
+        None,
+        "worker",
+    )
 
 
 def test_a_deletion_is_certified_once(production: ProductionOnS3) -> None:
     def prepared(name: str) -> ProductionOnS3:
-        here = production.with_store(f"{production.name}/{name}")
+        here = on_its_own(production, name)
         asked(here)
         return here
 
     def check(here: ProductionOnS3) -> None:
-        (request,) = RequestStore(here.private).all()
+        (request,) = RequestStore.open(here.params, here.url).all()
         model = known(here, 2)
         assert model.current is not None
         assert (request.state, request.certificate) == ("certified", model.current.digest)
@@ -188,7 +202,7 @@ def test_a_deletion_is_certified_once(production: ProductionOnS3) -> None:
         process.join(seconds * point / POINTS)
         os.kill(cast("int", process.pid), signal.SIGKILL)
         process.join(60)
-        while RequestStore(here.private).open_requests():  # until the lease of the killed one is over
+        while RequestStore.open(here.params, here.url).open_requests():  # until the lease of the killed one is over
             list(worker_of(here).run())
             time.sleep(0.5)
         check(here)

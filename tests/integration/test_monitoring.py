@@ -105,11 +105,13 @@ def test_the_state_of_the_store_is_scraped_from_the_exporter(scene: MonitoringSt
 
 
 def test_an_alert_fires_for_a_missed_deadline_and_resolves(scene: MonitoringStack) -> None:
-    long_ago = RequestStore(scene.authority.private, clock=lambda: now() - timedelta(days=40))
+    long_ago = RequestStore(
+        scene.authority.private, scene.authority.request_key, clock=lambda: now() - timedelta(days=40)
+    )
     request = long_ago.submit("sentiment", ["audio"], due_days=30)
     scene.prometheus.wait_for_alert("MbdDeadlineMissed")
     assert scene.prometheus.value("mbd_request_oldest_pending_age_seconds") == pytest.approx(40 * 86400, abs=600)
-    RequestStore(scene.authority.private).cancel(request.id)
+    RequestStore(scene.authority.private, scene.authority.request_key).cancel(request.id)
     scene.prometheus.wait_for_alert("MbdDeadlineMissed", firing=False)
 
 

@@ -32,7 +32,7 @@ def test_a_hostile_certificate_runs_nothing(browser: Browser, tmp_path: Path) ->
     )
     (bundle / wicked.replace("/", "")[:50]).write_text("a file with a wicked name")
     panel = VerificationPanel.set_up(tmp_path / "desk", bundle, authority.trust_file)
-    assert checked(browser, panel).decision == "authentic"
+    assert checked(browser, panel).kind == "genuine"
     assert browser.complaints() == []
     assert browser.evaluate("[document.scripts.length, document.images.length]") == [1, 0]
     assert browser.evaluate("document.title").startswith('Attacks found no audio in model "sentiment"')
@@ -46,7 +46,7 @@ def test_pages_fit_the_window_and_follow_the_scheme(
     browser.look(width, scheme)
     browser.open(panel.page)
     assert browser.evaluate("document.documentElement.scrollWidth") == width
-    assert checked(browser, panel).decision == "authentic"
+    assert checked(browser, panel).kind == "genuine"
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     ground = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 28)"}[scheme]

@@ -34,9 +34,8 @@ EXTRAS = ("train", "privacy", "pipelines")
 BASE_WITH_PACKAGES = "python:3.11-slim-steps"
 IMAGE = "missing-by-design:cpu"
 USER = "10001:10001"
-TRAIN = {"parameters", "features", "train", "reference", "evaluate", "register", "notify"}
-DELETE = {"parameters", "fetch", "registered_reference", "delete", "evaluate", "attack", "certify", "publish"}
-DELETE |= {"purge", "notify"}
+TRAIN = {"features", "train", "reference", "evaluate", "register"}
+DELETE = {"fetch", "registered_reference", "delete", "evaluate", "attack", "certify", "publish", "purge"}
 
 
 @pytest.fixture(scope="module")
@@ -204,11 +203,7 @@ def test_a_step_that_fails_fails_the_run(docker: Docker, image: str, work_folder
     assert done.returncode == 1
     assert "none.npz" in done.stdout
     assert "features" in done.stderr.splitlines()[-2]
-    assert {path.name for path in only_run(work_folder / "build" / "kfp").iterdir()} <= {
-        "parameters",
-        "features",
-        "notify",
-    }
+    assert {path.name for path in only_run(work_folder / "build" / "kfp").iterdir()} <= {"features"}
 
 
 def test_an_image_that_is_not_there_is_named(docker: Docker, work_folder: Path) -> None:

@@ -14,8 +14,7 @@ from botocore.exceptions import ClientError
 from mbd.errors import MbdError
 from mbd.files import file_digests, sha256_file
 from mbd.formats.files import CERTIFICATE, WEIGHTS
-from mbd.formats.layout import certificate_name
-from mbd.formats.receipt import RECEIPT, Receipt
+from mbd.formats.layout import RECEIPT, Receipt, certificate_name
 from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
 from mbd.storage.store import LockedError, OtherContentError, Store
@@ -26,6 +25,7 @@ from tests.certificate.publishing import assert_free_of, killed_at_random, one_c
 from tests.integration.command import mbd
 from tests.integration.servers.faults import Fault, fault_proxy
 from tests.integration.servers.rgw import S3
+from tests.log.build import become_another_machine
 
 pytestmark = pytest.mark.services
 
@@ -178,6 +178,7 @@ def test_a_publisher_killed_at_50_random_points_completes_when_run_again(
 ) -> None:
     def rounds(seed: int) -> None:
         def place(point: int) -> Store:
+            become_another_machine(tmp_path / f"machine-{seed}-{point}")
             return opened(f"{url}/{seed}/{point}", s3.endpoint)
 
         for point in killed_at_random(
@@ -206,6 +207,7 @@ def test_faults_are_retried_or_reported_and_never_leave_a_partial_certificate(
     quick = {"timeout_seconds": 1.0, "retries": 3}
     with fault_proxy(s3.endpoint) as proxy:
         for turn in range(4):
+            become_another_machine(tmp_path / f"machine-{turn}")
             for fault in faults:
                 proxy.inject(fault, times=6, probability=0.15, done=answered)
             try:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 import uuid
@@ -14,8 +15,7 @@ from botocore.exceptions import ClientError
 
 from mbd.files import read_json, sha256_file
 from mbd.formats.files import WEIGHTS
-from mbd.formats.layout import object_name
-from mbd.formats.receipt import Receipt
+from mbd.formats.layout import Receipt, object_name
 from mbd.formats.statement import PurgeStatement
 from mbd.history.state import read_entry
 from mbd.history.tombstones import read_tombstones
@@ -136,6 +136,7 @@ def authority(
     shutil.rmtree(
         purge_workspace.authority.folder / "store"
     )  # what this test is about lies in the bucket, and only there
+    shutil.rmtree(f"{os.environ['XDG_CACHE_HOME']}/missing-by-design")  # and so does what the machine knows of its log
     purge_workspace.repository.dvc("push", "--quiet")
     authority = PurgeAuthority(purge_workspace, s3, *names)
     given = (

@@ -20,7 +20,7 @@ from mbd.params import Params, load_params, to_yaml
 from mbd.production.request_store import RequestStore
 from mbd.randomness import stream
 from mbd.steps import features, train, verify
-from mbd.storage import open_private, open_store
+from mbd.storage import open_store
 from mbd.trust.keys import make_keys
 from mbd.trust.trust_file import read_trust
 from tests.certificate.authority import key_settings
@@ -50,7 +50,7 @@ class Service:
         self.params = load_params(None, self.settings)
         features.run(self.params, folder / "features")
         train.run(self.params, folder / "features", folder / "model")
-        self.request_store = RequestStore(open_private(url, self.params.store))
+        self.request_store = RequestStore.open(self.params, url)
 
     def of(self, model: str) -> Params:
         return load_params(None, [*self.settings, f"certificate.model={model}"])

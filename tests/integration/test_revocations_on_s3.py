@@ -77,6 +77,11 @@ def test_a_planted_claim_brings_nothing_back(bucket_store: BucketStore) -> None:
     revocations.a_planted_claim_brings_nothing_back(bucket_store)
 
 
+def test_an_older_store_is_refused_under_every_address(bucket_store: BucketStore) -> None:
+    elsewhere = opened(f"{bucket_store.url}-elsewhere", (bucket_store.folder / "endpoint").read_text())
+    revocations.an_older_store_is_refused_under_every_address(bucket_store, elsewhere)
+
+
 def test_a_name_that_no_store_would_write_stops_nothing(bucket_store: BucketStore, s3: S3) -> None:
     digest = bucket_store.certificate("exact")
     bucket = bucket_store.url.removeprefix("s3://").partition("/")[0]

@@ -38,7 +38,8 @@ class VerificationPanel:
 class ShownVerdict:
     """What the page shows of its checks."""
 
-    decision: str
+    kind: str
+    """`genuine`, or how grave the verdict is"""
     words: str
     outcomes: dict[str, str]
     reasons: dict[str, str]
@@ -53,9 +54,9 @@ def shown(browser: Browser) -> ShownVerdict:
         "...['name', 'outcome', 'reason'].map((kind) => line.querySelector(`.${kind}`).textContent),"
         "getComputedStyle(line.querySelector('.outcome')).color])"
     )
-    decision, words = browser.evaluate("[verdict.dataset.decision, verdict.textContent]")
+    kind, words = browser.evaluate("[verdict.dataset.kind, verdict.textContent]")
     return ShownVerdict(
-        decision,
+        kind,
         words,
         outcomes={name: outcome for name, outcome, _, _ in lines},
         reasons={name: reason for name, _, reason, _ in lines},

@@ -1,11 +1,15 @@
 """Parameters on their way into a task, and numbers on their way out."""
 
 import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from mbd.errors import UsageError
-from mbd.kubeflow.common import numbers, read_params, write_params
+from mbd.errors import ExitCode, GateRefusedError, MbdError, UsageError
+from mbd.kubeflow import common
+from mbd.kubeflow.common import PATIENCE, numbers, read_params, task, write_params
 from mbd.params import Params, load_params
 
 
@@ -34,3 +38,78 @@ def test_a_file_written_by_hand_has_no_digest_and_is_taken_as_it_is() -> None:
 def test_metrics_are_finite_numbers_by_dotted_name() -> None:
     tree = {"a": {"b": 1, "c": math.nan}, "d": math.inf, "e": None, "f": True, "g": "text", "h": [1.0], "i": -0.5}
     assert numbers(tree) == {"a.b": 1.0, "i": -0.5}
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[MbdError]]:
+    """The errors that the calls of a task meet, the next one last; patience for some of them."""
+    monkeypatch.setenv(PATIENCE, "5")
+    monkeypatch.setattr(common, "_WAITS", (0.01,))
+    yield []
+
+
+def away() -> MbdError:
+    error = MbdError("the store cannot be reached")
+    error.__cause__ = ConnectionRefusedError("refused")
+    return error
+
+
+def test_a_task_waits_for_a_store_that_is_away(attempts: list[MbdError]) -> None:
+    attempts += [away(), away()]
+
+    @task
+    def publish() -> str:
+        if attempts:
+            raise attempts.pop()
+        return "published"
+
+    assert publish() == "published"
+
+
+def test_a_task_does_not_wait_longer_than_its_patience(
+    attempts: list[MbdError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PATIENCE, "0.05")
+    attempts += [away() for _ in range(1000)]
+
+    @task
+    def publish() -> None:
+        raise attempts.pop()
+
+    with pytest.raises(SystemExit) as caught:
+        publish()
+    assert caught.value.code == ExitCode.FAILURE
+    assert 900 < len(attempts) < 1000
+
+
+def test_a_refusal_ends_a_task_at_once_and_its_last_line_says_so(
+    attempts: list[MbdError], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (message := tmp_path / "termination-log").touch()
+    monkeypatch.setattr(common, "_TERMINATION_MESSAGE", message)
+    attempts += [GateRefusedError("white box found audio"), GateRefusedError("white box found audio")]
+
+    @task
+    def certify() -> None:
+        raise attempts.pop()
+
+    with pytest.raises(SystemExit) as caught:
+        certify()
+    assert (caught.value.code, len(attempts)) == (ExitCode.REFUSED, 1)
+    last = capfd.readouterr().err.strip().splitlines()[-1]
+    assert last.endswith("exit code 3 (refused by the gate or the budget)")
+    assert message.read_text() == "exit code 3 (refused by the gate or the budget): white box found audio"
+
+
+def test_files_of_a_task_are_of_its_user_alone(tmp_path: Path) -> None:
+    @task
+    def write() -> None:
+        (tmp_path / "ledger").write_text("spent")
+
+    before = os.umask(0)
+    try:
+        write()
+        assert os.umask(0) == 0  # as it was
+    finally:
+        os.umask(before)
+    assert (tmp_path / "ledger").stat().st_mode & 0o777 == 0o600

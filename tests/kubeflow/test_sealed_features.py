@@ -40,7 +40,7 @@ def test_what_steps_on_one_machine_share_is_encrypted_by_modality(
 ) -> None:
     monkeypatch.setenv(SHARED_FOLDER, str(tmp_path / "shared"))
     params, data = artifacts.values(), artifacts.artifact("data")
-    tasks.features(artifacts.params(), data, artifacts.artifact("metrics"))
+    tasks.features(artifacts.text(), artifacts.artifact("resolved"), data, artifacts.artifact("metrics"))
     (shared,) = (tmp_path / "shared").iterdir()
     assert {path.name for path in shared.glob("splits/*/*")} == {f"{part}.safetensors.mbdx" for part in TENSORS}
     with feature_set(data.folder, params) as folder:
@@ -83,7 +83,7 @@ def test_an_encrypted_revision_is_opened_for_the_step_only(
 ) -> None:
     revision = f"platform.features.repository={repository.folder}"
     params, data = artifacts.values(revision), artifacts.artifact("data")
-    tasks.features(artifacts.params(revision), data, artifacts.artifact("metrics"))
+    tasks.features(artifacts.text(revision), artifacts.artifact("resolved"), data, artifacts.artifact("metrics"))
     with feature_set(data.folder, params) as folder:
         assert folder.is_relative_to(tmp_path / "temporary")
         assert path_digest(folder) == path_digest(tmp_path / "made")
@@ -102,6 +102,9 @@ def test_an_encrypted_revision_is_opened_for_the_step_only(
     with pytest.raises(DataError, match="request 17") as caught, feature_set(data.folder, params) as folder:
         read_all(folder)
     assert str(caught.value.file).startswith("build/features/splits/")
-    tasks.features(artifacts.params(revision), artifacts.artifact("again"), artifacts.artifact("metrics"))
+    tasks.features(
+        artifacts.text(revision),
+        *(artifacts.artifact("resolved"), artifacts.artifact("again"), artifacts.artifact("metrics")),
+    )
     assert artifacts.artifact("again").folder.read_bytes() == data.folder.read_bytes()
     assert nothing_plain_is_left(tmp_path)

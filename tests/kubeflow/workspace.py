@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from mbd.kubeflow import tasks
-from mbd.kubeflow.common import write_params
+from mbd.kubeflow.common import write_params, write_resolved
 from mbd.params import Params, load_params
-from mbd.params.shredding import ShreddingSettings
+from mbd.params.operations import ShreddingSettings
 from mbd.shredding.wrapper import FileWrapper
 from mbd.trust.keys import make_keys
 from tests.pipelines.small import SETTINGS
@@ -43,7 +43,7 @@ class ArtifactWorkspace:
         """Return the artifact with :meth:`values`, as the first task of a run writes it."""
         text = self.text(*settings)
         written = PlainArtifact(str(self.folder / "parameters" / hashlib.sha256(text.encode()).hexdigest()))
-        tasks.parameters(text, written)
+        write_resolved(written, text)
         return written
 
     def text(self, *settings: str) -> str:
@@ -67,7 +67,7 @@ class ArtifactWorkspace:
         """Make keys, data, model and reference."""
         make_keys(self.folder / "keys", "signer")
         data, metrics = self.artifact("data"), self.artifact("metrics")
-        tasks.features(self.params(), data, metrics)
+        tasks.features(self.text(), self.artifact("resolved"), data, metrics)
         tasks.train(self.params(), data, self.artifact("model"), metrics)
         tasks.train(self.params(), data, self.artifact("reference"), metrics, without=["audio"])
 

@@ -2,13 +2,15 @@
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
 from mbd.log.append import append
-from mbd.log.check import check_log
+from mbd.log.check import check_log, take_up
 from mbd.log.checkpoint import Inclusion
 from mbd.log.reader import Log
 from mbd.log.tiles import claim_name
@@ -39,9 +41,14 @@ class LogLocation:
         return self.folder / name
 
     def copy(self, to: Path, *, linked: bool = False) -> "LogLocation":
-        """Return a copy; a linked one is quick, and good for all who never change a file in place, as the store."""
+        """Return a copy; a linked one is quick, and good for all who never change a file in place, as the store.
+
+        It is the one that this machine goes on with.
+        """
         shutil.copytree(self.folder, to, copy_function=os.link if linked else shutil.copy2)
-        return LogLocation(to, self.keys)
+        copied = LogLocation(to, self.keys)
+        take_up(copied.store, self.keys.trust, instead=True)
+        return copied
 
     def open_store(self) -> Store:
         return self.store
@@ -49,6 +56,18 @@ class LogLocation:
     def append_to(self, number: int) -> "partial[Inclusion]":
         """Return what appends this leaf, to the store it is given or to its own."""
         return partial(self.append, number)
+
+
+@contextmanager
+def another_machine(folder: Path) -> Iterator[None]:
+    """Within: nothing is remembered but what is read or signed within, in this folder."""
+    with patch.dict(os.environ, XDG_CACHE_HOME=str(folder)):
+        yield
+
+
+def become_another_machine(folder: Path) -> None:
+    """From here to the end of the test, remember nothing but what is read or signed with this folder."""
+    os.environ["XDG_CACHE_HOME"] = str(folder)  # every test begins with its own
 
 
 def log_of(folder: Path, size: int) -> LogLocation:

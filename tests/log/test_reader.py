@@ -16,7 +16,7 @@ from mbd.log.tiles import CHECKPOINT, WIDTH, Tile, claim_name
 from mbd.storage.store import Store
 from mbd.trust.keys import revoke_key, rotate_key
 from tests.certificate.killing import CountingStore
-from tests.log.build import LogLocation, log_of
+from tests.log.build import LogLocation, another_machine, log_of
 from tests.trust.keys import leaf
 
 
@@ -68,22 +68,25 @@ def test_a_log_continues_every_checkpoint_it_has_signed(tmp_path: Path) -> None:
     seen = [verify_checkpoint(place.append(number).checkpoint, place.keys.trust) for number in range(6)]
     assert [older.size for older in seen] == [1, 2, 3, 4, 5, 6]
     for older in seen:
-        proof = place.log.consistency(older)
-        assert bool(proof) == (older.size < place.log.size)
+        place.log.check_continues(older)
+        assert place.log.continues(older.size, older.root)
+        assert not place.log.continues(older.size, leaf(99))
 
 
 def test_a_log_that_has_shrunk_or_was_rewritten_is_noticed(tmp_path: Path) -> None:
     place = log_of(tmp_path, 3)
     kept = verify_checkpoint(place.append(3).checkpoint, place.keys.trust)
     forked = LogLocation(tmp_path / "fork", place.keys)
-    for number in (0, 1, 2, 99, 100):
-        forked.append(number)
+    with another_machine(tmp_path / "another"):
+        for number in (0, 1, 2, 99, 100):
+            forked.append(number)
     with pytest.raises(VerificationError, match="rewritten"):
-        forked.log.consistency(kept)
+        forked.log.check_continues(kept)
     short = LogLocation(tmp_path / "short", place.keys)
-    short.append(0)
+    with another_machine(tmp_path / "a third"):
+        short.append(0)
     with pytest.raises(VerificationError, match="shrunk"):
-        short.log.consistency(kept)
+        short.log.check_continues(kept)
 
 
 def test_partial_tiles_may_be_cleared_away_once_they_are_full(tmp_path: Path) -> None:

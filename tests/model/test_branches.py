@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from mbd.errors import UsageError
 from mbd.formats.features import Shape
-from mbd.model.branches import Proposal, describe_missing, propose, refuse_unbranched
+from mbd.model.branches import Proposal, closing, propose, refuse_unbranched
 from mbd.model.contract import Architecture
 from mbd.model.examples.late_fusion import LateFusion
 from tests.foreign_modules import FOREIGN, ForeignModule
@@ -38,7 +38,7 @@ def test_a_confirmed_proposal_lacks_nothing(foreign: ForeignModule) -> None:
     assert not proposal.missing
     assert proposal.cut == proposal.cut_with_proposal
     refuse_unbranched(architecture, "audio")
-    assert not describe_missing(architecture, "audio")
+    assert closing(architecture, "audio") is architecture
 
 
 def test_cross_modal_pairs_belong_to_both_of_their_modalities() -> None:
@@ -68,8 +68,9 @@ def test_branches_that_are_named_in_part_are_completed() -> None:
     assert proposal
     assert proposal.missing == ("pairs.v_with_a", "memories.a")
     assert proposal.left_open[0].startswith("audio still reaches the output")
-    (warning,) = describe_missing(architecture, "audio")
-    assert "does not name pairs.v_with_a and memories.a" in warning
+    assert closing(architecture, "audio").branches == {"audio": foreign.branches}
+    with pytest.raises(UsageError, match=r"pairs\.v_with_a and memories\.a would stay as audio has trained them"):
+        refuse_unbranched(architecture, "audio")
 
 
 def test_a_cut_of_inputs_alone_is_refused_with_the_line_to_write() -> None:

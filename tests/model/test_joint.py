@@ -166,22 +166,12 @@ def test_a_generator_does_not_read_its_own_modality() -> None:
 def test_what_can_be_looked_into() -> None:
     inside, x = backbone(random_model(DIMS)), rows(DIMS)
     there = {m: np.ones(11, bool) for m in DIMS} | {"text": np.zeros(11, bool)}
-    assert {m: p.shape for m, p in inside.property_embeddings().items()} == dict.fromkeys(DIMS, (5,))
-    assert inside.invariant_mean(x, there).keys() == DIMS.keys() - {"text"}
     assert {m: r.shape for m, r in inside.reconstruct(x, there).items()} == {m: x[m].shape for m in DIMS}
     assert inside.embed(x, there).shape == (11, 7)
     nothing = backbone(
         random_model(DIMS, SMALL.model_copy(update={"property_pathway": False, "reconstruction": False}))
     )
-    assert nothing.property_embeddings() == nothing.invariant_mean(x, there) == nothing.reconstruct(x, there) == {}
-
-
-def test_the_invariant_mean_is_over_the_rows_that_have_the_modality() -> None:
-    inside, x = backbone(random_model(DIMS)), rows(DIMS)
-    half = np.arange(11) < 5
-    some = inside.invariant_mean(x, dict.fromkeys(DIMS, half))["text"]
-    alone = inside.invariant_mean({m: v[half] for m, v in x.items()}, dict.fromkeys(DIMS, half[half]))["text"]
-    np.testing.assert_allclose(some, alone, rtol=1e-5)
+    assert nothing.reconstruct(x, there) == {}
 
 
 def test_the_scaling_sees_its_modality_alone_and_the_rest_sees_all() -> None:

@@ -38,7 +38,7 @@ from mbd.params.operations import StoreSettings
 from mbd.production.request_store import RequestStore
 from mbd.records import now
 from mbd.storage.store import Store
-from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
+from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, certificate_digest, sign
 from mbd.trust.keys import LOG, TRUST, load_signer, make_keys
 from mbd.trust.trust_file import read_trust, write_trust
 from tests.certificate.keyed_store import KeyedStore
@@ -82,7 +82,7 @@ class GoldenStore(KeyedStore):
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        make_keys(folder / "keys", "signer", origin="tests.example/log")
+        make_keys(folder / "keys", "signer")
         trust = read_trust(folder / "keys" / TRUST)
         long_valid = tuple(key.model_copy(update={"valid_from": now() - timedelta(days=999)}) for key in trust.keys)
         write_trust(folder / "keys" / TRUST, trust.model_copy(update={"keys": long_valid}))
@@ -91,15 +91,18 @@ class GoldenStore(KeyedStore):
 
     @property
     def request_store(self) -> RequestStore:
-        return RequestStore(self.private)
+        return RequestStore(self.private, self.request_key)
 
     def publish(self, statement: AnyStatement, by: type[Publisher] = Publisher) -> str:
         """Sign, log and publish a statement; return its digest."""
+        log, envelope = load_signer(f"file:{self.folder}/keys/{LOG}.pem"), self.signed(statement)
+        publish_statement(by(self.store, StoreSettings(), log, self.trust), envelope)
+        return certificate_digest(envelope)
+
+    def signed(self, statement: AnyStatement) -> bytes:
+        """Return the envelope of a statement."""
         signer = load_signer(f"file:{self.folder}/keys/signer.pem")
-        log = load_signer(f"file:{self.folder}/keys/{LOG}.pem")
-        envelope = sign(to_payload(statement), PAYLOAD_TYPE, [signer])
-        publish_statement(by(self.store, StoreSettings(), log, self.trust), envelope.to_bytes())
-        return envelope.digest
+        return sign(to_payload(statement), PAYLOAD_TYPE, [signer]).to_bytes()
 
     def publish_many(self, statements: Iterable[AnyStatement]) -> None:
         """Sign, log and publish statements, quickly: without proofs, and with one checkpoint for many of them."""

@@ -11,6 +11,7 @@ BOUNDED = {
     "method",
     "kind",
     "state",
+    "verdict",
     "step",
     "reason",
     "phase",
@@ -24,6 +25,7 @@ BOUNDED = {
     "version",
     "python",
     "route",
+    "pipeline",
     "status",
 }
 COUNTED = {

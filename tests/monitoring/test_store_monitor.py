@@ -72,11 +72,11 @@ def test_certificates_are_counted_by_kind_and_state_with_the_date_of_the_next_au
     page = scanned_page(lifecycle_store.monitor())
     counts = {key: count for key, count in page[metrics.CERTIFICATES].items() if count}
     assert counts == {
-        (model, "empirical", "revoked"): 1,
-        (model, "exact", "superseded"): 1,
-        (model, "exact", "valid"): 1,
-        ("another", "certified", "valid"): 1,
-        ("late", "empirical", "overdue"): 1,
+        (model, "empirical", "revoked", "withdrawn"): 1,
+        (model, "exact", "superseded", "replaced"): 1,
+        (model, "exact", "valid", "verified"): 1,
+        ("another", "certified", "valid", "verified"): 1,
+        ("late", "empirical", "overdue", "not verified"): 1,
     }
     due = page[metrics.REAUDIT_BY]
     assert due[model, "audio", "exact"] == pytest.approx(seconds(days_from_now(20)), abs=60)

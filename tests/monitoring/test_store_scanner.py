@@ -9,6 +9,7 @@ from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.request import Lease
 from mbd.log.tiles import CHECKPOINT
 from mbd.monitoring.store_scanner import InvalidEntry, RequestFacts, ScanStoppedError
+from mbd.production.batches import Batches
 from mbd.storage.store import StoreError
 from mbd.trust.keys import revoke_key
 from mbd.trust.trust_file import read_trust
@@ -74,6 +75,10 @@ def test_a_request_that_changes_state_is_read_again(lifecycle_store: GoldenStore
     assert isinstance(facts, RequestFacts)
     assert facts.state == "running"
     assert [state for state, _ in facts.events] == ["received", "running"]
+    Batches(lifecycle_store.request_store, "sentiment").note("b" * 16, [request.id], "deleted")
+    (noted,) = scanner.scan().requests.values()
+    assert noted == facts  # a stage that has ended is not a change of state
+    assert lifecycle_store.request_store.get(request.id).history[-1].note == "deleted"
 
 
 def test_a_modified_certificate_makes_all_states_unknown_until_it_is_restored(lifecycle_store: GoldenStore) -> None:

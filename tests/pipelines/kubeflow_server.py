@@ -14,8 +14,6 @@ from urllib.parse import parse_qs, urlparse
 from tests.http_servers import in_background
 
 API = "/apis/v2beta1"
-_PAGE = 2
-"""entries on a page, whatever the client asks for: it has to turn pages"""
 
 
 @dataclass
@@ -30,7 +28,11 @@ class Kubeflow:
     versions: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     recurring: list[dict[str, Any]] = field(default_factory=list)
+    logs: dict[str, str] = field(default_factory=dict)
+    """by pod"""
     made: int = 0
+    page: int = 2
+    """entries on a page"""
 
     def new(self, kind: list[dict[str, Any]], key: str, **entry: Any) -> dict[str, Any]:
         self.made += 1
@@ -46,7 +48,9 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
-        data = json.dumps(body).encode()
+        self._send(status, json.dumps(body).encode())
+
+    def _send(self, status: int, data: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
@@ -61,6 +65,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(known.failing, {"error": "as asked"})
         if known.token and self.headers.get("Authorization") != f"Bearer {known.token}":
             return self._answer(401, {"error": "unauthenticated"})
+        if match := re.fullmatch(r"/apis/v1alpha1/runs/[^/]+/nodes/([^/]+)/log", url.path):
+            return self._send(200, known.logs[match[1]].encode())
         if not url.path.startswith(API):
             return self._answer(404, {"error": "no such path"})
         found = self._route(self.command, url.path.removeprefix(API), query, body)
@@ -90,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
                     given["service_account"] = given.get("service_account") or "pipeline-runner"
                 return known.new(entries, key, **given)
             name = "recurringRuns" if match[1] == "recurringruns" else match[1]
-            return _page(name, [e for e in entries if _matches(e, query)], query)
+            return _page(name, [e for e in entries if _matches(e, query)], query, known.page)
         entry = next((e for e in entries if e[key] == match[2]), None)
         if entry is None:
             return None
@@ -111,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
             entry = _file(self, body, pipeline)
             return known.new(known.versions, "pipeline_version_id", display_name=query["name"], **entry)
         if path == "/pipelines":
-            return _page("pipelines", [p for p in known.pipelines if _matches(p, query)], query)
+            return _page("pipelines", [p for p in known.pipelines if _matches(p, query)], query, known.page)
         if match := re.fullmatch(r"/pipelines/([\w-]+)/versions", path):
             listed = [v for v in known.versions if v["pipeline_id"] == match[1]]
             return {"pipeline_versions": listed, "total_size": len(listed)}
@@ -131,16 +137,16 @@ def _matches(entry: dict[str, Any], query: dict[str, str]) -> bool:
     return all(entry.get(p["key"]) == p["stringValue"] for p in predicates)
 
 
-def _page(name: str, entries: list[dict[str, Any]], query: dict[str, str]) -> dict[str, Any]:
+def _page(name: str, entries: list[dict[str, Any]], query: dict[str, str], size: int) -> dict[str, Any]:
     start = int(query.get("page_token") or 0)
-    rest = {"next_page_token": str(start + _PAGE)} if start + _PAGE < len(entries) else {}
-    return {name: entries[start : start + _PAGE], "total_size": len(entries), **rest}
+    rest = {"next_page_token": str(start + size)} if start + size < len(entries) else {}
+    return {name: entries[start : start + size], "total_size": len(entries), **rest}
 
 
 @contextmanager
-def kubeflow_server() -> Iterator[Kubeflow]:
-    """Serve on loopback."""
-    kubeflow = Kubeflow()
+def kubeflow_server(page: int = 2) -> Iterator[Kubeflow]:
+    """Serve on loopback, with so many entries on a page, whatever the client asks for: it has to turn pages."""
+    kubeflow = Kubeflow(page=page)
     handler = type("Handler", (_Handler,), {"kubeflow": kubeflow})
     with in_background(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         kubeflow.url = f"http://127.0.0.1:{server.server_port}"

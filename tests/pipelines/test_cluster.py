@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from mbd.cli import group
 from mbd.errors import UsageError
 from mbd.kubeflow.common import read_params
-from mbd.params.platform import PlatformSettings
-from pipelines.cluster import TOKEN, Cluster, ClusterError, Submission, submission
+from mbd.params.platform import KUBEFLOW_TOKEN, PlatformSettings
+from pipelines.cluster import Cluster, ClusterError, Submission, submission
 from pipelines.compiling import compiled
 from tests.pipelines.kubeflow_server import Kubeflow, kubeflow_server
 from tests.refusals import about
@@ -103,13 +103,97 @@ def test_duplicates_that_others_made_become_one(kubeflow: Kubeflow, platform: Pl
 
 def test_a_schedule_can_be_disabled_and_comes_back_enabled(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
     cluster = Cluster(platform)
-    _, first = cluster.schedule("delete", nightly(platform))
+    first = cluster.schedule("delete", nightly(platform)).identifier
     assert cluster.disable("mbd-delete") == [first]
     assert cluster.status()["schedules"][0]["state"] == "DISABLED"
     assert cluster.schedule("delete", nightly(platform))[0] == "updated"
     assert cluster.status()["schedules"][0]["state"] == "ENABLED"
     with pytest.raises(UsageError, check=about("--title")):
         cluster.disable("mbd-nothing")
+
+
+def test_a_schedule_with_a_run_under_way_is_disabled_and_removed_after_its_end(
+    kubeflow: Kubeflow, platform: PlatformSettings
+) -> None:
+    cluster = Cluster(platform)
+    first = cluster.schedule("delete", nightly(platform)).identifier
+    experiment = kubeflow.recurring[0]["experiment_id"]
+    run = kubeflow.new(
+        *(kubeflow.runs, "run_id"),
+        **{"display_name": "nightly", "recurring_run_id": first, "state": "RUNNING", "experiment_id": experiment},
+    )
+    later = nightly(platform, "0 0 4 * * *")
+    replaced = cluster.schedule("delete", later)
+    assert (replaced.outcome, replaced.unfinished) == ("updated", ["nightly"])
+    assert {job["recurring_run_id"]: job.get("status") for job in kubeflow.recurring} == {
+        first: "DISABLED",
+        replaced.identifier: None,
+    }
+    assert cluster.schedule("delete", later) == ("unchanged", replaced.identifier, ["nightly"])
+    run["state"] = "SUCCEEDED"
+    assert cluster.schedule("delete", later) == ("unchanged", replaced.identifier, [])
+    assert [job["recurring_run_id"] for job in kubeflow.recurring] == [replaced.identifier]
+
+
+def test_the_status_of_a_run_names_the_failed_task_its_reason_and_its_log(
+    kubeflow: Kubeflow, platform: PlatformSettings
+) -> None:
+    Cluster(platform).submit("delete", submission("delete", platform, ARGUMENTS, title="forget audio"))
+    (run,) = kubeflow.runs
+    reason = "exit code 3 (refused by the gate or the budget): white box found audio"
+    run["state"] = "FAILED"
+    run["run_details"] = {
+        "task_details": [
+            {"task_id": "a", "display_name": "attack", "state": "SUCCEEDED", "start_time": "2026-01-01T00:00:01Z"},
+            {"task_id": "c", "display_name": "certify", "state": "FAILED", "child_tasks": [{"task_id": "x"}]},
+            {
+                "task_id": "x",
+                "display_name": "executor",
+                "state": "FAILED",
+                "start_time": "2026-01-01T00:00:02Z",
+                "pod_name": "mbd-delete-7",
+                "error": {"code": 13, "message": reason},
+            },
+        ]
+    }
+    kubeflow.logs["mbd-delete-7"] = "refused: white box found audio"
+    host = ("--set", f"platform.kubeflow_host={kubeflow.url}")
+    printed = CliRunner().invoke(group, ["pipeline", "status", "forget audio", "--logs", *host])
+    assert printed.exit_code == 0
+    assert printed.stdout.splitlines() == [
+        "forget audio: FAILED",
+        "  attack  SUCCEEDED",
+        "  certify  FAILED",
+        f"failed: certify: {reason}",
+        "  its log: kubectl logs --namespace kubeflow mbd-delete-7",
+        "refused: white box found audio",
+    ]
+    assert CliRunner().invoke(group, ["pipeline", "status", run["run_id"], "--watch", *host]).exit_code == 1
+    with pytest.raises(UsageError, check=about("RUN")):
+        Cluster(platform).run("another")
+
+
+def test_a_dry_run_says_what_the_cluster_would_lack(kubeflow: Kubeflow) -> None:
+    call = ["pipeline", "submit", "delete", "--modality", "audio", "--dry-run", "--json"]
+    problems = json.loads(CliRunner().invoke(group, call).stdout)["problems"]
+    assert [problem.split("=")[0].split(" ")[0] for problem in problems] == [
+        "platform.image",
+        "store.url",
+        "platform.keys_secret",
+        "platform.trust_config",
+    ]
+    ready = (
+        "platform.image=mbd@sha256:" + "0" * 64,
+        "store.url=s3://bucket/store",
+        "platform.keys_secret=keys",
+        "platform.trust_config=trust",
+    )
+    settings = [part for setting in ready for part in ("--set", setting)]
+    (problem,) = json.loads(CliRunner().invoke(group, [*call, *settings]).stdout)["problems"]
+    assert problem.startswith("model and modalities were not compared with the store")
+    weak = CliRunner().invoke(group, [*call, *settings, "--set", "attacks.tolerance=0.2"])
+    assert isinstance(weak.exception, UsageError)
+    assert weak.exception.key == "attacks.tolerance"
 
 
 def test_status_lists_runs_and_schedules_over_all_pages(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
@@ -128,8 +212,8 @@ def test_a_token_comes_from_the_environment(
     kubeflow.token = "right"
     with pytest.raises(ClusterError, match="401") as caught:
         Cluster(platform).status()
-    assert TOKEN in str(caught.value)
-    monkeypatch.setenv(TOKEN, "right")
+    assert KUBEFLOW_TOKEN in str(caught.value)
+    monkeypatch.setenv(KUBEFLOW_TOKEN, "right")
     assert Cluster(platform).status() == {"runs": [], "schedules": []}
 
 

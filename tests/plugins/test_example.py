@@ -108,7 +108,7 @@ def test_data_are_read_by_the_source_of_the_package(workspace: Path) -> None:
 
 def test_the_model_and_its_deletion_are_those_of_the_package(workspace: Path) -> None:
     model, deletion = read(workspace / "model" / "model.json"), read(workspace / "deleted" / "deletion.json")
-    assert (model["backbone"], model["spec"]) == ("additive", {"strength": 2.0})
+    assert (model["backbone"], model["spec"]["strength"]) == ("additive", 2.0)
     assert (deletion["method"], deletion["guarantee"]["kind"]) == ("retrain", "exact")
     reference = read(workspace / "reference" / "model.json")
     assert deletion["after"] == reference["sha256"]

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.privacy.sensitivity import clip, distances, of_ball
+from mbd.deletion.reference import distances
+from mbd.privacy.noise import clip, of_ball
 from mbd.tensors import Array
 
 

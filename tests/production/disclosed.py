@@ -7,7 +7,7 @@ import pytest
 
 from mbd.files import sha256_file
 from mbd.formats.files import WEIGHTS
-from mbd.formats.receipt import RECEIPT, Receipt
+from mbd.formats.layout import RECEIPT, Receipt
 from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.monitoring.store_scanner import StoreScanner
 from mbd.production.worker import Worker

@@ -36,7 +36,7 @@ class Production(KeyedStore):
     def make(cls, folder: Path) -> "Production":
         """Make data, the model, one reference for each modality, a challenger, and keys."""
         found = cls(folder)
-        make_keys(folder / "keys", "signer", origin="tests.example/log")
+        make_keys(folder / "keys", "signer")
         features.run(found.params, folder / "features")
         train.run(found.params, folder / "features", folder / "model")
         for modality in ("text", "audio", "visual"):

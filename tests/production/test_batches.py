@@ -10,6 +10,7 @@ from mbd.formats.request import Decision, Files, Lease, ModelLease
 from mbd.production.batches import Batches
 from mbd.production.request_store import RequestStore
 from mbd.storage.folder import FolderStore
+from mbd.trust.lineage_key import RequestKey
 
 HOUR = 3600
 
@@ -32,7 +33,7 @@ def time() -> Time:
 
 @pytest.fixture
 def batches(tmp_path: Path, time: Time) -> Batches:
-    request_store = RequestStore(FolderStore(tmp_path / "store"), clock=time)
+    request_store = RequestStore(FolderStore(tmp_path / "store"), RequestKey(bytes(32)), clock=time)
     request_store.submit("sentiment", ["audio"], due_days=30, token="a")
     request_store.submit("sentiment", ["visual"], due_days=30, token="b")
     request_store.submit("another", ["audio"], due_days=30, token="c")

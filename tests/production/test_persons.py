@@ -1,6 +1,8 @@
 """A person's request, from submission to certificate, in whichever split they are; their name is in no byte."""
 
+import json
 import logging
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,8 @@ from mbd.errors import DataError, UsageError, VerificationError
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
 from mbd.files import sha256_file, write_file
-from mbd.formats.files import CERTIFICATE, WEIGHTS
-from mbd.formats.layout import certificate_name
+from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
+from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import DeletionStatement, NothingHeldStatement
 from mbd.history.state import status_in
@@ -24,9 +26,12 @@ from mbd.production.submit import submit
 from mbd.production.worker import Worker
 from mbd.records import now
 from mbd.steps import publish, train, verify
-from mbd.verifier.verdict import RETURNED
+from mbd.verifier.verdict import REPLACEMENT
 from tests.production.registering import NAME, Production
 from tests.refusals import about
+
+NO_KEYS = "certificate.trust=none.json"
+"""as on a machine on which nothing was ever published"""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +51,9 @@ def person_in(production: Production, split: str, number: int = 0) -> str:
 
 
 def carry_out(production: Production) -> list[DeletionRequest]:
-    worker = Worker(production.params, RequestStore(production.private), production.url, None, None, "worker")
+    worker = Worker(
+        production.params, RequestStore.open(production.params, production.url), production.url, None, None, "worker"
+    )
     return [done for done, _ in worker.run()]
 
 
@@ -59,7 +66,7 @@ def retrained(production: Production, out: Path, *subjects: str, modality: str =
     """Return the digest of a model that was trained on data without a modality of persons."""
     (out / "data").mkdir(parents=True)
     leave_out(production.features, out / "data", {modality: subjects})
-    elsewhere = load_params(None, [*production.settings, f"store.url=file://{out}/store"])
+    elsewhere = load_params(None, [*production.settings, f"store.url=file://{out}/store", NO_KEYS])
     result = train.run(elsewhere, out / "data", out / "model")
     assert result is not None
     return result.sha256
@@ -118,7 +125,7 @@ def test_an_unknown_model_or_modality_is_an_error_at_submission(production: Prod
         submit(production.params, production.url, NAME, ["smell"])
     with pytest.raises(UsageError, match="about one modality"):
         submit(production.params, production.url, NAME, ["audio", "text"], [person])
-    assert not list(RequestStore(production.private).all())
+    assert not list(RequestStore.open(production.params, production.url).all())
 
 
 def test_persons_stay_forgotten_in_later_deletions_and_trainings(production: Production, tmp_path: Path) -> None:
@@ -129,7 +136,7 @@ def test_persons_stay_forgotten_in_later_deletions_and_trainings(production: Pro
     assert model.current is not None
     (tmp_path / "data").mkdir()
     leave_out(production.features, tmp_path / "data", {"audio": [first], "visual": [second]})
-    elsewhere = load_params(None, [*production.settings, f"store.url=file://{tmp_path}/store"])
+    elsewhere = load_params(None, [*production.settings, f"store.url=file://{tmp_path}/store", NO_KEYS])
     expected = train.run(elsewhere, tmp_path / "data", tmp_path / "expected")
     again = train.run(production.params, production.features, tmp_path / "again")
     assert expected is not None
@@ -152,7 +159,7 @@ def test_a_person_may_revoke_every_modality(production: Production, tmp_path: Pa
         assert done.state == "certified", done.history[-1].note
     (tmp_path / "data").mkdir()
     leave_out(production.features, tmp_path / "data", {key: [person] for key in ("text", "audio", "visual")})
-    elsewhere = load_params(None, [*production.settings, f"store.url=file://{tmp_path}/store"])
+    elsewhere = load_params(None, [*production.settings, f"store.url=file://{tmp_path}/store", NO_KEYS])
     expected = train.run(elsewhere, tmp_path / "data", tmp_path / "expected")
     current = production.known().current
     assert current is not None
@@ -196,14 +203,54 @@ def test_a_later_deletion_for_a_person_outdates_the_certificates_before_it(produ
     assert str(second.certificate)[:16] in states[0].reason
     places = [f"{production.url}/certificates/{one.certificate}" for one in (first, second, third)]
     verdicts = [verify.run(production.params, place, trust=production.trust_file) for place in places]
-    assert [one.decision for one in verdicts] == ["failed", "verified", "verified"]
-    assert [check.name for check in verdicts[0].problems] == [RETURNED]
+    assert [one.decision for one in verdicts] == ["replaced", "verified", "verified"]
+    assert [check.name for check in verdicts[0].problems] == [REPLACEMENT]
+
+
+def handed_out(production: Production, digest: str, folder: Path) -> Path:
+    """Lay out a certificate as a person holds it."""
+    folder.mkdir(parents=True)
+    write_file(folder / CERTIFICATE, production.store.read(certificate_name(digest)))
+    write_file(folder / PROOF, production.store.read(proof_name(digest)))
+    for name, sha256 in production.history().certificate(digest).digests.items():
+        production.store.fetch(object_name(sha256), folder / name, sha256=sha256)
+    return folder
+
+
+@pytest.mark.slow
+def test_of_forty_persons_in_a_row_every_certificate_stays_verified_or_replaced(
+    production: Production, tmp_path: Path
+) -> None:
+    rows = FeatureSet.open(production.features).split
+    splits = [sorted(set(rows(split).groups.tolist()))[:-2] for split in ("train", "test", "valid", "calibration")]
+    everyone = [str(person) for turn in zip_longest(*splits) for person in turn if person is not None]
+    folders, current = [], ""
+    for person in everyone[:40]:
+        (done,) = ask(production, person)
+        current = str(done.certificate)
+        folders.append(handed_out(production, current, tmp_path / current))
+    assert len(folders) == 40
+    trust, store = production.trust_file, production.url
+    verdicts = [verify.run(production.params, str(folder), trust=trust, store=store) for folder in folders]
+    assert {verdict.decision for verdict in verdicts} == {"verified", "replaced"}
+    assert verdicts[-1].verified
+    for number, verdict in enumerate(verdicts):
+        if verdict.decision == "replaced":
+            assert verdict.successor
+            assert (verdict.successor.digest, verdict.successor.current) == (current, True)
+            assert verdict.successor.releases == len(folders) - 1 - number
+            assert verify.run(production.params, verdict.successor.address, trust=trust).verified
+    envelope = json.loads((folders[7] / CERTIFICATE).read_text())
+    other = json.loads((folders[8] / CERTIFICATE).read_text())
+    write_file(folders[7] / CERTIFICATE, json.dumps(envelope | {"payload": other["payload"]}, separators=(",", ":")))
+    again = [verify.run(production.params, str(folder), trust=trust, store=store).decision for folder in folders]
+    assert again == [*(v.decision for v in verdicts[:7]), "forged or damaged", *(v.decision for v in verdicts[8:])]
 
 
 def test_the_certificate_of_another_person_answers_no_request(production: Production) -> None:
     (first,), (second,) = (ask(production, person_in(production, "train", number)) for number in (0, 1))
     (absent,) = ask(production, "never-recorded", nothing_held=True)
-    requests = RequestStore(production.private)
+    requests = RequestStore.open(production.params, production.url)
     others = {first.id: second.certificate, second.id: absent.certificate, absent.id: first.certificate}
     assert carry_out(production) == []
     for request, certificate in others.items():

@@ -22,6 +22,7 @@ from mbd.records import now
 from mbd.steps.publish import open_publisher
 from mbd.storage.store import Store
 from tests.certificate.killing import CountingStore, killed_at, side_by_side
+from tests.log.build import another_machine, become_another_machine
 from tests.production.registering import NAME, Production, digests
 from tests.refusals import about
 
@@ -103,12 +104,13 @@ def test_registered_again_nothing_changes_and_with_another_reference_there_is_a_
     assert production.history().size == 2
 
 
-def test_a_challenger_is_current_only_if_it_is_not_worse(production: Production) -> None:
+def test_a_challenger_is_current_only_if_it_is_not_worse(production: Production, tmp_path: Path) -> None:
     models_, by_mae = [production.model, production.folder / "challenger"], "registration.metric=mae"
     error = {}
     for number, folder in enumerate(models_):
         alone = production.with_store(f"{production.name}-{number}", by_mae)
-        assert "no current release" in alone.register(model=folder, features=production.features).reason
+        with another_machine(tmp_path / alone.name):
+            assert "no current release" in alone.register(model=folder, features=production.features).reason
         error[folder] = alone.known().registrations[0].metrics["mae"]
     better, worse = sorted(models_, key=lambda folder: error[folder])
     assert error[better] < error[worse]
@@ -121,12 +123,14 @@ def test_a_challenger_is_current_only_if_it_is_not_worse(production: Production)
     assert (strict.known().current, second.promoted) == (first, False)
     assert admit(worse, strict.store, strict.trust).registration == lost.registration
     other = production.with_store(f"{production.name}-other", by_mae)
-    other.register(model=worse, features=production.features)
-    assert other.register(model=better, features=production.features).promoted
+    with another_machine(tmp_path / other.name):
+        other.register(model=worse, features=production.features)
+        assert other.register(model=better, features=production.features).promoted
     assert other.known().current == other.known().registrations[1]
     tolerant = production.with_store(f"{production.name}-tolerant", by_mae, "registration.margin=1")
-    tolerant.register(model=better, features=production.features)
-    assert tolerant.register(model=worse, features=production.features).promoted
+    with another_machine(tmp_path / tolerant.name):
+        tolerant.register(model=better, features=production.features)
+        assert tolerant.register(model=worse, features=production.features).promoted
 
 
 @pytest.mark.parametrize("reference", ["model", "challenger"])
@@ -142,7 +146,7 @@ def test_a_name_that_is_none_is_refused(production: Production, name: str) -> No
 
 
 @pytest.mark.slow
-def test_killed_at_every_use_of_the_store_and_run_again(production: Production) -> None:
+def test_killed_at_every_use_of_the_store_and_run_again(production: Production, tmp_path: Path) -> None:
     counted = production.with_store(f"{production.name}-counted")
     counting = CountingStore(cast("Store", counted.both()))
     opened = register.open_registrar
@@ -150,6 +154,7 @@ def test_killed_at_every_use_of_the_store_and_run_again(production: Production) 
     register.open_registrar = opened
     for operation in range(1, len(counting.operations) + 1):  # killed after one is killed before the next
         here = production.with_store(f"{production.name}-{operation}")
+        become_another_machine(tmp_path / str(operation))  # all stores have the log of the same keys
         assert killed_at(operation, "after", cast("type[Store]", here.both), partial(register_with, here))
         here.register("audio")
         one_registration(here)
@@ -171,12 +176,13 @@ def test_sixteen_different_ones_at_once_have_one_order_and_none_is_lost(producti
     assert check_log(production.store, production.trust, certificate_name=certificate_name).problems == []
 
 
-def test_a_planted_draft_is_not_published(production: Production) -> None:
+def test_a_planted_draft_is_not_published(production: Production, tmp_path: Path) -> None:
     production.register("audio")
     draft = next(iter(production.private.list("drafts/")))
     other = production.with_store(f"{production.name}-other")
     other.private.create(draft.name, b"{}")
-    other.register("audio")
+    with another_machine(tmp_path / "another"):
+        other.register("audio")
     one_registration(other)
     assert next(iter(other.private.list("drafts/"))).size > len(b"{}")
 

@@ -7,18 +7,20 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import DataError, UsageError
-from mbd.formats.request import DeletionRequest, Lease
+from mbd.formats.request import DeletionRequest, Lease, request_name
 from mbd.production.request_store import RequestStore
 from mbd.storage.folder import FolderStore
 from mbd.storage.store import NotThereError
+from mbd.trust.lineage_key import RequestKey
 from tests.refusals import about
 
+KEY = RequestKey(bytes(32))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
 def request_store(tmp_path: Path) -> RequestStore:
-    return RequestStore(FolderStore(tmp_path / "store"), clock=lambda: START)
+    return RequestStore(FolderStore(tmp_path / "store"), KEY, clock=lambda: START)
 
 
 def submitted(request_store: RequestStore, token: str | None = None, **more: str) -> DeletionRequest:
@@ -34,7 +36,7 @@ def test_a_request_is_due_after_the_given_days(request_store: RequestStore) -> N
 
 def test_the_same_token_again_creates_nothing(request_store: RequestStore) -> None:
     first = submitted(request_store, token="t-1")
-    later = RequestStore(request_store.store, clock=lambda: START + timedelta(days=1))
+    later = RequestStore(request_store.store, KEY, clock=lambda: START + timedelta(days=1))
     assert submitted(later, token="t-1") == first
     assert len(list(request_store.all())) == 1
     with pytest.raises(UsageError, check=about("--token")):
@@ -52,7 +54,7 @@ def test_sixteen_submissions_with_one_token_are_one_request(request_store: Reque
     ("change", "problem"),
     [
         ({"requester": "ann@example.org"}, "e-mail address"),
-        ({"reason": "line\nbreak"}, "pattern"),
+        ({"reason": "line\nbreak"}, "not printed, such as line breaks"),
         ({"requester": "x" * 101}, "100"),
     ],
 )
@@ -125,3 +127,60 @@ def test_one_bad_object_is_reported_and_does_not_hide_the_other_requests(
     assert all(name in caplog.text for name in bad)
     with pytest.raises(DataError, match="the request is not valid"):
         request_store.get("0" * 16)
+
+
+# Who has written a request
+
+
+def planted(request_store: RequestStore, request: DeletionRequest, **changes: object) -> None:
+    """Write an object as somebody can who holds no key: over the one that is there, or a new one."""
+    forged = request.model_copy(update=changes)
+    store, name = request_store.store, request_name(forged.id)
+    there = store.read_tagged(name)[1] if store.stat(name) else None
+    store.replace(name, forged.to_bytes(), expected=there)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": "cancelled"},
+        {"state": "refused"},
+        {"id": "0" * 16, "received": datetime(2019, 1, 1, tzinfo=UTC)},
+        {"modalities": ("text",)},
+        {"mac": None},
+        {"mac": "0" * 64},
+    ],
+)
+def test_a_request_that_was_written_without_the_key_counts_for_nothing(
+    request_store: RequestStore, caplog: pytest.LogCaptureFixture, changes: dict[str, object]
+) -> None:
+    honest = submitted(request_store)
+    planted(request_store, honest, **changes)
+    forged = next(each for each in request_store.stated() if each.id == changes.get("id", honest.id))
+    assert not request_store.is_authentic(forged)
+    assert forged not in request_store.all()
+    assert f"request {forged.id} is not authentic" in caplog.text
+    with pytest.raises(DataError, match="not authentic"):
+        request_store.cancel(forged.id)
+    with pytest.raises(DataError, match="not authentic"):
+        request_store.change(forged.id, lambda request: request)
+
+
+def test_every_change_of_a_request_is_authentic(request_store: RequestStore) -> None:
+    request = submitted(request_store)
+    cancelled = request_store.cancel(request.id)
+    assert request_store.is_authentic(request)
+    assert request_store.is_authentic(cancelled)
+    assert request.mac != cancelled.mac
+    another = RequestStore(request_store.store, RequestKey(b"1" * 32))
+    assert list(another.all()) == []
+
+
+def test_without_the_key_requests_are_read_and_none_is_entered_or_changed(request_store: RequestStore) -> None:
+    request = submitted(request_store)
+    reader = RequestStore(request_store.store, None)
+    assert list(reader.all()) == [request]
+    with pytest.raises(UsageError, check=about("certificate.lineage_key")):
+        submitted(reader)
+    with pytest.raises(UsageError, check=about("certificate.lineage_key")):
+        reader.cancel(request.id)

@@ -10,7 +10,7 @@ from mbd.formats.purge import PlaceRecord
 from mbd.formats.shredding import read_shredding
 from mbd.formats.statement import DeletionStatement, PurgeStatement
 from mbd.history.state import read_entry
-from mbd.params.shredding import ShreddingSettings
+from mbd.params.operations import ShreddingSettings
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.places.data_keys import DataKeys, data_keys
 from mbd.purge.targets import Targets

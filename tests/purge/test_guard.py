@@ -13,6 +13,7 @@ from mbd.certificate.guard import admit, input_schema
 from mbd.certificate.publish import announce
 from mbd.errors import DataError, VerificationError
 from mbd.formats.files import WEIGHTS
+from mbd.formats.layout import proof_name
 from mbd.model.checkpoint import load_model, save_model
 from mbd.records import now
 from mbd.storage import open_store
@@ -42,6 +43,14 @@ def test_a_certified_model_is_admitted_by_its_certificate(
     assert admission.certificate == Bundle(authority.folder / "published-surgery").digest
     assert admission.verdict is not None
     assert admission.verdict.verified
+
+
+def test_a_certificate_that_was_logged_a_moment_ago_admits_before_its_proof_is_written(
+    authority: CertificateAuthority, model_workspace: ModelWorkspace
+) -> None:
+    certificate = Bundle(authority.folder / "published-surgery").digest
+    (authority.folder / "store" / proof_name(certificate)).unlink()
+    assert admit(model_workspace.deletion("surgery"), authority.store, authority.trust).certificate == certificate
 
 
 def test_a_model_whose_certificate_is_not_the_latest_is_admitted(

@@ -73,23 +73,38 @@ def test_a_dangling_link_to_a_purged_file_is_removed(machine: LinkedMachine) -> 
     assert not os.path.lexists(machine.work / "model.safetensors")
 
 
-def test_the_target_of_a_link_outside_all_places_is_removed(machine: LinkedMachine) -> None:
+def test_a_link_out_of_all_places_is_removed_and_the_copy_that_it_led_to_is_reported(machine: LinkedMachine) -> None:
     elsewhere = machine.folder / "disk" / "old.bin"
     elsewhere.parent.mkdir()
     elsewhere.write_bytes(OLD)
     (machine.work / "model.safetensors").symlink_to(elsewhere)
-    assert [finding.found for finding in machine.purge()] == [2, 1]
-    assert not elsewhere.exists()
+    findings = machine.purge()
+    assert [finding.found for finding in findings] == [1, 1]
+    assert obstacles(findings) == ["a link led to a copy outside all places"]
+    assert not os.path.lexists(machine.work / "model.safetensors")
+    assert elsewhere.read_bytes() == OLD
 
 
-def test_linked_folders_are_searched_once_even_in_a_cycle(machine: LinkedMachine) -> None:
+def test_a_folder_outside_all_places_is_not_searched_through_a_link_and_reported(machine: LinkedMachine) -> None:
     disk = machine.folder / "disk"
+    disk.mkdir()
+    (disk / "model.safetensors").write_bytes(OLD)
+    (machine.work / "build").symlink_to(disk)
+    findings = machine.purge()
+    assert [finding.found for finding in findings] == [0, 1]
+    assert obstacles(findings) == ["a link leads to a folder outside all places"]
+    assert (disk / "model.safetensors").read_bytes() == OLD
+
+
+def test_linked_folders_within_the_places_are_searched_once_even_in_a_cycle(machine: LinkedMachine) -> None:
+    disk = machine.work / "disk"
     disk.mkdir()
     (disk / "model.safetensors").write_bytes(OLD)
     (disk / "round").symlink_to(machine.work)
     (machine.work / "build").symlink_to(disk)
-    (machine.work / "again").symlink_to(disk)
-    assert [finding.found for finding in machine.purge()] == [1, 1]
+    findings = machine.purge()
+    assert [finding.found for finding in findings] == [1, 1]
+    assert obstacles(findings) == []
     assert not (disk / "model.safetensors").exists()
 
 

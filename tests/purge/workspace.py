@@ -10,12 +10,12 @@ import numpy as np
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
 from mbd.formats.files import WEIGHTS
-from mbd.formats.receipt import Receipt
+from mbd.formats.layout import Receipt
 from mbd.params import Params
 from mbd.purge.workspace import Workspace, workspace
 from mbd.steps import purge
 from mbd.steps.purge import Done, PurgePlan
-from mbd.training.resume import Snapshots, TrainingState
+from mbd.training.loop import Snapshots, TrainingState
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace
 from tests.features.dvc_repository import SampleRepository

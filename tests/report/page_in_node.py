@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from mbd.report.page.html import CHECKS, read_script
+from mbd.report.page.html import checking_script
 
 NODE = shutil.which("node")
 _DRIVER = """
@@ -20,7 +20,7 @@ lines.on("line", async (line) => {
   const given = new Map(Object.entries(files).map(([name, path]) => [name, new Blob([readFileSync(path)])]));
   const checks = await verifyFiles(given, expected, now, () => {});
   const outcomes = Object.fromEntries(checks.map(({ name, outcome }) => [name, outcome]));
-  process.stdout.write(`${JSON.stringify({ decision: decide(checks), outcomes })}\\n`);
+  process.stdout.write(`${JSON.stringify({ decision: decide(checks), genuine: genuine(checks), outcomes })}\\n`);
 });
 """
 
@@ -30,6 +30,7 @@ class PageVerdict:
     """What the page decides."""
 
     decision: str
+    genuine: bool
     outcomes: dict[str, str]
 
 
@@ -53,7 +54,7 @@ class NodePage:
 def page_in_node() -> Iterator[NodePage]:
     """Start Node.js with the page's checks."""
     assert NODE
-    code = '"use strict";\n' + "\n".join(map(read_script, CHECKS)) + _DRIVER
+    code = '"use strict";\n' + checking_script() + _DRIVER
     with subprocess.Popen(
         [NODE, "--no-warnings", "-e", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -15,9 +15,9 @@ from mbd.formats.statement import SUBJECTS, AboutCertificate, DeletionStatement,
 from mbd.params import Params, load_params
 from mbd.records import now
 from mbd.report.page.certificate import PageContext
-from mbd.storage import open_store
+from mbd.steps.publish import open_publisher
 from mbd.trust.envelope import certificate_digest
-from mbd.trust.keys import load_signer, make_keys, sign_statement
+from mbd.trust.keys import make_keys, sign_statement
 from tests.certificate.authority import key_settings
 from tests.certificate.keyed_store import KeyedStore
 from tests.formats.audits import strong_audit
@@ -217,9 +217,7 @@ class SmallAuthority(KeyedStore):
 
     @property
     def publisher(self) -> Publisher:
-        params = self.params
-        signer = load_signer(params.certificate.log_signer)
-        return Publisher(open_store(self.url), params.store, signer, self.trust)
+        return open_publisher(self.params, self.url)
 
     def publish(self, kind: Kind, **changes: Any) -> Path:
         """Sign and publish a certificate that is issued now; return its bundle, with the weights in it as well."""

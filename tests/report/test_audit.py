@@ -15,7 +15,7 @@ from mbd.formats.leakage import (
     UtilityRecord,
 )
 from mbd.report.figures import draw_leakage, forest_plot
-from mbd.report.page.audit import audit_overview, audit_page, audit_plots, leakage_metrics, plot_of
+from mbd.report.page.audit import audit_page, audit_plots, audit_summary, leakage_metrics, plot_of
 from mbd.report.page.content import Estimate
 from mbd.report.page.markdown import to_markdown
 from mbd.report.text import table, to_text
@@ -99,7 +99,7 @@ def test_the_report_begins_with_the_decision_and_has_every_number() -> None:
         "80.0 [80.0, 80.0]",
         "ε ≥ 0.1",
         "no tensor",
-        "2 earlier audits of these weights are recorded; 1 were refused",
+        "2 earlier audits of such deletions from the same model are recorded; 1 were refused",
     ):
         assert part in report
     refused = to_markdown(audit_page(audit(asr=0.9, decision="refused")))
@@ -108,10 +108,21 @@ def test_the_report_begins_with_the_decision_and_has_every_number() -> None:
     assert refused.index("Why it is refused") < refused.index("## Attacks")
 
 
+def test_the_terminal_shows_one_line_for_each_attack_with_its_strongest_finding() -> None:
+    decided, more = audit_summary(audit(asr=0.9, decision="refused"), 100).split("\n\n")
+    title, header, whitebox, membership, utility = decided.splitlines()
+    assert title == "Refused: audio may not be gone"
+    assert header.split()[-4:] == ["after", "reference", "passed", "blind"]
+    assert "0.900" in whitebox and "0 of 1" in whitebox and "membership" in membership
+    assert utility.startswith("Acc2 on") and "passed, 80.0" in utility
+    assert more.startswith("Power: ")
+
+
 @pytest.mark.parametrize("width", [30, 50, 80, 100, 200])
-def test_the_terminal_shows_attacks_utility_and_the_decision_within_its_width(width: int) -> None:
-    text = to_text(audit_overview(audit()), width)
-    assert max(map(len, text.splitlines())) <= width
+def test_the_report_in_a_terminal_shows_attacks_utility_and_the_decision_within_its_width(width: int) -> None:
+    text = to_text(audit_page(audit()), width)
+    decided = text.partition("\nSetup\n")[0]  # below it are digests, which stay in one piece
+    assert max(map(len, decided.splitlines())) <= width
     words = " ".join(text.split())
     for part in ("Passed: attacks found no audio", "1 of 1 measures", "cut: passed", "80.0"):
         assert part in words

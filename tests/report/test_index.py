@@ -1,7 +1,8 @@
-"""The index page: every certificate with its state, what cannot be verified, and open requests."""
+"""The index page: every certificate with the verdict on it, what cannot be verified, and open requests."""
 
 from datetime import timedelta
 
+from mbd.formats.verdict import Decision
 from mbd.history.state import InvalidCertificate
 from mbd.report.index import IndexRow, RequestRow, index_page
 from mbd.report.page.html import to_html
@@ -9,6 +10,11 @@ from mbd.report.page.markdown import to_markdown
 from tests.report.html import Seen
 from tests.report.statements import ISSUED
 
+VERDICTS: tuple[tuple[str, int, Decision], ...] = (
+    ("a", 0, "withdrawn"),
+    ("b", 2, "verified"),
+    ("c", 1, "not verified"),
+)
 ROWS = [
     IndexRow(
         digest=letter * 64,
@@ -18,10 +24,10 @@ ROWS = [
         guarantee="exact",
         issued=ISSUED + timedelta(days=days),
         reaudit_by=ISSUED + timedelta(days=90),
-        state=state,
+        verdict=verdict,
         reason=f"the reason of {letter}",
     )
-    for letter, days, state in (("a", 0, "revoked"), ("b", 2, "valid"), ("c", 1, "overdue"))
+    for letter, days, verdict in VERDICTS
 ]
 REQUESTS = [
     RequestRow("0" * 16, "sentiment", ("audio",), "certified", False, ISSUED),
@@ -35,11 +41,11 @@ def test_the_newest_certificate_comes_first_and_each_has_its_page() -> None:
     seen = Seen.of(to_html(page))
     links = [e.attributes["href"] for e in seen.all("a") if str(e.attributes["href"]).endswith(".html")]
     assert links == [f"certificates/{letter * 64}.html" for letter in "bca"]
-    assert page.summary[0] == "3 certificates in this store: 1 valid, 1 overdue, 1 revoked."
+    assert page.summary[0] == "3 certificates in this store: 1 verified, 1 not verified, 1 withdrawn."
     assert "the reason of a" in seen.text
     assert "the reason of b" not in seen.text
     assert not seen.all("script")
-    assert "| [bbbbbbbbbbbb](certificates/" + "b" * 64 + ".html) | valid |" in to_markdown(page)
+    assert "| [bbbbbbbbbbbb](certificates/" + "b" * 64 + ".html) | VERIFIED |" in to_markdown(page)
 
 
 def test_what_cannot_be_verified_is_listed_and_has_no_page() -> None:

@@ -7,10 +7,9 @@ import pytest
 from mbd.files import to_json
 from mbd.formats.files import CERTIFICATE, WEIGHTS
 from mbd.formats.statement import PurgeStatement, Revocation, RevocationStatement, subjects_of
-from mbd.history.state import Status
 from mbd.log.checkpoint import Inclusion
 from mbd.report.page.certificate import PageContext, certificate_page, unsigned_page
-from mbd.report.page.content import Page, Plot
+from mbd.report.page.content import NOT_ASKED, Page, Plot, Standing
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
 from mbd.report.text import to_text
@@ -131,15 +130,12 @@ def test_the_log_entry_is_named() -> None:
 def test_a_withdrawn_certificate_says_so_first() -> None:
     about = subjects_of({CERTIFICATE: DIGEST})
     revoked = RevocationStatement(subject=about, predicate=Revocation(reason="the key was lost", issued=ISSUED))
-    status = Status(state="revoked", reason="revoked 2026-03-02: the key was lost", reaudit_by=ISSUED)
-    page = page_of("exact", PageContext(DIGEST, about=(revoked,), status=status))
-    assert page.summary[0] == "Do not rely on this certificate: revoked 2026-03-02: the key was lost."
-    assert "2026-03-02: revoked. the key was lost" in to_markdown(page)
-    assert (
-        page_of("exact", PageContext(DIGEST, about=())).glance[-1].value
-        == "valid: no statement in the store withdraws it"
-    )
-    assert page_of("exact").glance[-1].value == "not checked: no store was given"
+    standing = Standing(verdict="withdrawn", reason="it was revoked 2026-03-02: the key was lost", asked=ISSUED)
+    text = to_markdown(page_of("exact", PageContext(DIGEST, about=(revoked,), standing=standing)))
+    assert f"WITHDRAWN ({ISSUED:%Y-%m-%d %H:%M} UTC): The certificate was withdrawn" in text
+    assert "It was revoked 2026-03-02: the key was lost." in text
+    assert "2026-03-02: revoked. the key was lost" in text
+    assert NOT_ASKED in to_markdown(page_of("exact"))
 
 
 def test_the_last_purge_states_which_copies_remain() -> None:

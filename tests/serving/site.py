@@ -45,7 +45,12 @@ class Site:
 
     @property
     def options(self) -> list[str]:
-        return [f"serving.tokens={self.token_file.file}", f"store.url={self.golden.url}", *self.settings]
+        return [
+            f"serving.tokens={self.token_file.file}",
+            f"store.url={self.golden.url}",
+            f"certificate.lineage_key={self.golden.folder}/keys/lineage.key",
+            *self.settings,
+        ]
 
     @property
     def params(self) -> Params:

@@ -11,8 +11,12 @@ def test_certificates_have_the_state_that_the_log_says(site: Site) -> None:
     with site.client() as client:
         found = client.get("/certificates", None).json()["certificates"]
         assert [(one["digest"], one["state"]) for one in found] == [(second, "valid"), (first, "revoked")]
-        assert client.get(f"/certificates/{first}", None).json() == found[1]
+        shown = client.get(f"/certificates/{first}", None).json()
+        assert [(one["kind"], one["effect"]) for one in shown.pop("statements")] == [("revocation", "revoked")]
+        assert shown == found[1]
+        assert client.get("/certificates", None, params={"text": first[:8]}).json()["certificates"] == found[1:]
         assert client.get("/certificates", None, params={"state": "valid"}).json()["certificates"] == found[:1]
+        assert client.get("/certificates", None, params={"verdict": "withdrawn"}).json()["certificates"] == found[1:]
         assert client.get("/certificates", None, params={"model": "x"}).json()["certificates"] == []
         page = client.get("/certificates", None, params={"limit": 1}).json()
         following = client.get("/certificates", None, params={"limit": 1, "before": page["next"]}).json()
@@ -29,9 +33,24 @@ def test_a_model_is_shown_with_its_release_and_what_is_revoked(site: Site) -> No
         found = client.get("/models/sentiment", None).json()
         assert (found["current"]["digest"], found["revoked"]) == (digest, ["audio"])
         assert found["takes"] == list(golden("surgery").predicate.structure.inputs)
+        (release,), _ = found.pop("releases"), found.pop("statements")
+        assert (release["digest"], release["current"], release["certificate"]) == (digest, True, found["current"])
         assert client.get("/models", None).json()["models"] == [found]
         unknown = client.get("/models/other", None)
         assert (unknown.status_code, unknown.json()["known"]) == (404, ["sentiment"])
+
+
+def test_a_model_is_shown_with_all_its_releases_and_what_was_said_about_them(site: Site) -> None:
+    registered = site.golden.registration("exact", promoted=False)
+    first = site.golden.certificate("exact")
+    second = site.golden.certificate("surgery", supersedes=first)
+    audit = site.golden.audit(second)
+    with site.client() as client:
+        found = client.get("/models/sentiment", None).json()
+    states = [(one["digest"], one["promoted"], (one["certificate"] or {}).get("state")) for one in found["releases"]]
+    assert states == [(registered, False, None), (first, True, "superseded"), (second, True, "valid")]
+    about = [(one["digest"], one["about"], one["kind"]) for one in found["statements"]]
+    assert about == [(second, first, "supersession"), (audit, second, "reaudit")]
 
 
 def test_the_page_of_a_certificate_says_nothing_of_this_machine(client: SiteClient) -> None:

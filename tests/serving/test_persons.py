@@ -1,4 +1,4 @@
-"""Persons' requests over HTTP: the id is encrypted, in no answer, log line or other byte; unknown ones are not kept."""
+"""Requests of persons over HTTP: an id is in no answer, log line or other byte; no answer says who is in the data."""
 
 import logging
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 from mbd.features.contract import FeatureSet
 from mbd.history.lineage import SUBJECTS, read_subject
 from mbd.params import load_params
-from mbd.serving.service import Persons
 from mbd.steps import features
 from mbd.trust.lineage_key import LineageKey
 from tests.production.small import SETTINGS
@@ -33,7 +32,7 @@ def person(data: Path) -> str:
 @pytest.fixture
 def taking(client: SiteClient, data: Path) -> SiteClient:
     """A server with the data and the lineage key."""
-    client.service.persons = Persons(data, KEY)
+    client.service.persons = KEY
     return client
 
 
@@ -61,15 +60,25 @@ def test_a_persons_request_is_entered_and_their_id_is_in_no_byte(
     assert read_subject(taking.service.requests.store, request.subject, KEY) == person
 
 
-def test_an_unknown_person_is_refused_without_a_trace_or_gets_a_statement(
-    taking: SiteClient, caplog: pytest.LogCaptureFixture
+def test_the_answer_does_not_say_whether_a_person_is_in_the_data(
+    taking: SiteClient, person: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answer = taking.submit(subject=UNKNOWN)
-    assert (answer.status_code, answer.json()["key"]) == (422, "subject")
-    assert UNKNOWN not in answer.text + caplog.text
-    assert kept(taking) == [] == list(taking.site.golden.request_store.all())
-    assert taking.submit(subject=UNKNOWN, nothing_held=True).status_code == 201
-    assert len(kept(taking)) == 1
+    answers = [taking.submit(subject=subject) for subject in (person, UNKNOWN)]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    own = {"id", "received", "due", "history"}
+    first, second = ({k: v for k, v in answer.json().items() if k not in own} for answer in answers)
+    assert first == second
+    assert UNKNOWN not in answers[1].text + caplog.text
+    assert len(kept(taking)) == 2
+
+
+def test_what_became_of_a_persons_request_is_shown_to_other_roles_than_submit(taking: SiteClient, person: str) -> None:
+    path = f"/requests/{taking.submit('k', subject=person).json()['id']}"
+    taking.rescan()
+    assert taking.post(f"{path}/cancel", role="operate").json()["state"] == "cancelled"
+    assert taking.get(path).json()["state"] == "cancelled"
+    for seen in (taking.get(path, "submit").json(), taking.submit("k", subject=person).json()):
+        assert (seen["state"], len(seen["history"]), seen["certificate"]) == ("received", 1, None)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +98,7 @@ def test_what_a_persons_request_cannot_be_is_refused_without_a_trace(
     site.golden.certificate("surgery")
     site.golden.certificate("exact", model="another")
     with site.client() as client:
-        client.service.persons = Persons(data, KEY)
+        client.service.persons = KEY
         answer = client.submit(None, **({"subject": person} | changes))
         assert (answer.status_code, answer.json()["key"]) == (422, key)
         assert not [one for one in (person, UNKNOWN, "ppp") if one in answer.text]

@@ -47,6 +47,8 @@ def test_a_rotated_token_keeps_its_idempotency_keys(client: SiteClient) -> None:
         ({"modalities": []}, "modalities", None),
         ({"model": "../x"}, "model", None),
         ({"requester": "ann@example.org"}, "requester", None),
+        ({"reason": "a\x1b[2Jb"}, "reason", None),
+        ({"reason": "a\u202eb"}, "reason", None),
         ({"reason": "x" * 101}, "reason", None),
         ({"subject": "ann"}, "subject", None),
         ({"person": "ann"}, None, None),

@@ -26,6 +26,8 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("GET", "/models"): {"read"},
     ("GET", "/models/{name}"): {"read"},
     ("GET", "/store/{name}"): {"read"},
+    ("GET", "/overview"): {"read"},
+    ("GET", "/session"): {"read", "submit", "operate"},
 }
 """which roles may use a route, where nothing is public"""
 OPEN = {("GET", "/healthz"), ("GET", "/readyz")}

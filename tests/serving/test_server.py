@@ -72,7 +72,7 @@ def test_a_certificate_verifies_over_http(served: tuple[Site, str], name: str) -
 
 
 def _pointer(digest: str) -> dict[str, object]:
-    from mbd.formats.receipt import LatestPointer
+    from mbd.formats.layout import LatestPointer
 
     return LatestPointer(certificate=digest, index=0).to_plain()
 

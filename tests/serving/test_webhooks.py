@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import UsageError
-from mbd.formats.webhook import WebhookState
+from mbd.formats.access import WebhookState
 from mbd.production.request_store import RequestStore
 from mbd.records import now
 from mbd.serving.webhooks import Webhook, read_secret
@@ -38,7 +38,9 @@ def started(client: SiteClient) -> SiteClient:
 
 def submitted(site: Site, minutes_ago: int) -> None:
     at = now() - timedelta(minutes=minutes_ago)
-    RequestStore(site.golden.private, clock=lambda: at).submit("sentiment", ["audio"], due_days=3)
+    RequestStore(site.golden.private, site.golden.request_key, clock=lambda: at).submit(
+        "sentiment", ["audio"], due_days=3
+    )
 
 
 def test_each_change_of_a_request_is_posted_once_and_in_order(hooked: Site, receiver: Receiver) -> None:

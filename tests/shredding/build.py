@@ -7,7 +7,7 @@ import numpy as np
 
 from mbd.formats.model import DataRecord, ModelRecord
 from mbd.model.checkpoint import describe, save_model
-from mbd.params.shredding import ShreddingSettings
+from mbd.params.operations import ShreddingSettings
 from mbd.shredding.keys import Keyring
 from mbd.shredding.wrapper import FileWrapper
 from tests.training.build import DIMS, joint_data

@@ -16,7 +16,7 @@ from tests.shredding.build import feature_set, files_with, make_keyring, setting
 OPEN = """
 import sys, time
 from pathlib import Path
-from mbd.params.shredding import ShreddingSettings
+from mbd.params.operations import ShreddingSettings
 from mbd.shredding.vault import opened
 with opened(Path(sys.argv[1]), ShreddingSettings.model_validate_json(sys.argv[2])):
     print("open", flush=True)

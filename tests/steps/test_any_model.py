@@ -32,7 +32,7 @@ ROWS = "features.source.synthetic.rows={train: 300, valid: 80, test: 200, calibr
 
 @pytest.fixture(
     scope="module",
-    params=[LATE, pytest.param(TENSOR, marks=pytest.mark.slow), SIX_STREAMS],
+    params=[LATE, *(pytest.param(module, marks=pytest.mark.slow) for module in (TENSOR, SIX_STREAMS))],
     ids=["late fusion", "tensor fusion", "six streams"],
 )
 def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
@@ -149,7 +149,7 @@ def test_a_fixed_shape_without_branches_is_warned_about_in_record_report_certifi
     assert warning in certified.statement.predicate.guarantee.assumptions
     assert warning.split(":")[1] in Path("bundle/report.md").read_text()
     assert warning in result.to_text()
-    mbd.publish("bundle", "deleted", "file://store", out="published", params=params)
+    mbd.publish("bundle", "deleted", "file://build/store", out="published", params=params)
     verify = ("verify", "published", "--model", "deleted", "--offline", "--trust", "build/keys/trust.json")
     assert warning in run_mbd(*verify).stdout
     mbd.train("data", "reference", without=["audio"], params=params)

@@ -9,7 +9,7 @@ import pytest
 import mbd
 from mbd.steps import predict
 from tests.features.build import shaped_set, synthetic_set
-from tests.steps.model_workspace import ModelWorkspace
+from tests.steps.model_workspace import METHODS, ModelWorkspace
 
 SIZES = {"train": 240, "valid": 64, "test": 160, "calibration": 64}
 _TOWER = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -69,7 +69,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return ModelWorkspace(tmp_path_factory.mktemp("shapes"), module, data, modality)
 
 
-@pytest.mark.parametrize("method", ["surgery", "exact", "certified"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_deleted_modality_ends_in_a_verified_certificate(
     workspace: ModelWorkspace, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

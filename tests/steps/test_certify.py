@@ -68,7 +68,7 @@ def test_every_kind_of_deletion_gets_a_bundle_that_verifies(
         assert sha256_file(folder / name) == digest
     trust = read_trust(model_workspace.folder / "keys" / "trust.json")
     verdict = verify_bundle(from_folder(out, model_workspace.deletion(kind)), trust, unpublished=True)
-    assert verdict.authentic, verdict.problems
+    assert verdict.genuine, verdict.problems
 
 
 @pytest.mark.parametrize(

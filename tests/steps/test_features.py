@@ -12,7 +12,7 @@ from mbd.features.contract import FeatureSet
 from mbd.features.corruption import corrupt, corrupted_rows
 from mbd.files import file_digests, sha256_file
 from mbd.params import load_params
-from mbd.params.corruption import CorruptionSettings
+from mbd.params.base import CorruptionSettings
 from mbd.steps import features
 from tests.digests import path_digest
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz

@@ -8,7 +8,7 @@ import pytest
 import mbd
 from mbd.steps import predict
 from tests.features.build import mixed_set
-from tests.steps.model_workspace import ModelWorkspace
+from tests.steps.model_workspace import METHODS, ModelWorkspace
 
 SIZES = {"train": 240, "valid": 64, "test": 160, "calibration": 64}
 FOUR, TWO = ("text", "audio", "image", "body sensors"), ("body sensors", "audio")
@@ -22,7 +22,10 @@ def mixture(folder: Path, modalities: tuple[str, ...]) -> Path:
     return mixed_set(folder, f"features.source.modalities=[{', '.join(modalities)}]", sizes=SIZES)
 
 
-@pytest.fixture(scope="module", params=MIXTURES)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.slow) if "four" in name else name for name in MIXTURES],
+)
 def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
     modalities, gone = MIXTURES[request.param]
     settings = {"model.backbone": "tests.model.modules:EveryKind", "evaluation.figures": True, "attacks.figures": True}
@@ -30,7 +33,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return ModelWorkspace(folder, settings, lambda out: mixture(out, modalities), gone)
 
 
-@pytest.mark.parametrize("method", ["surgery", "exact", "certified"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_deleted_modality_ends_in_a_verified_certificate(
     workspace: ModelWorkspace, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

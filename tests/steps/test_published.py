@@ -11,7 +11,7 @@ import mbd
 from mbd.formats.model import ModuleSpec
 from mbd.model.checkpoint import load_model
 from tests.foreign_modules import SHAPES, PublishedTensorFusion, foreign_set
-from tests.steps.model_workspace import LOOP, ModelWorkspace
+from tests.steps.model_workspace import LOOP, METHODS, ModelWorkspace
 
 POSITIONAL = {
     "model.backbone": "tests.foreign_modules:PublishedTensorFusion",
@@ -47,7 +47,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
     return ModelWorkspace(folder, POSITIONAL, lambda out: foreign_set(out, "vectors"), imported=True)
 
 
-@pytest.mark.parametrize("method", ["surgery", "exact", "certified"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_deleted_modality_ends_in_a_verified_certificate(
     workspace: ModelWorkspace, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +56,10 @@ def test_a_deleted_modality_ends_in_a_verified_certificate(
     leakage = workspace.attack(after)
     assert leakage.decision == "passed", leakage.reasons
     assert not [check for check in workspace.certified(after).checks if check.outcome == "failed"]
+
+
+def test_the_gate_refuses_what_is_not_deleted(workspace: ModelWorkspace, tmp_path: Path) -> None:
+    workspace.refuses_what_is_not_deleted(tmp_path)
 
 
 def test_a_model_of_transformers_is_built_by_its_configuration(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Step `report`: pages of a bundle and of a store, the same bytes for the same content."""
 
 import shutil
+import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -8,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.compose import revocation
-from mbd.errors import DataError, UsageError, VerificationError
+from mbd.errors import DataError, MbdError, UsageError, VerificationError
 from mbd.files import file_digests
 from mbd.formats.files import CERTIFICATE
 from mbd.formats.layout import certificate_name, proof_name
 from mbd.production.request_store import RequestStore
 from mbd.production.store_pages import write_store_pages
 from mbd.records import now
-from mbd.report.page.content import Page
-from mbd.steps import report
+from mbd.report.page.content import NOT_ASKED, Page
+from mbd.steps import report, verify
 from mbd.storage.store import update
+from mbd.verifier.verdict import fingerprint
 from tests.report.statements import SmallAuthority
 
 
@@ -50,15 +52,15 @@ def test_the_same_bundle_gives_the_same_bytes(authority: SmallAuthority, tmp_pat
 def test_a_store_becomes_an_index_and_a_page_for_each_certificate(authority: SmallAuthority, tmp_path: Path) -> None:
     good, withdrawn, damaged = (authority.publish(kind).name for kind in ("exact", "surgery", "subjects"))
     authority.say(revocation(withdrawn, "the data was wrong", now()))
-    RequestStore(authority.private).submit("sentiment", ["visual"], due_days=30)
+    RequestStore(authority.private, authority.request_key).submit("sentiment", ["visual"], due_days=30)
     (authority.folder / "store" / certificate_name(damaged)).write_bytes(b"{}")
     done = write_store_pages(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
-    assert {row.digest: row.state for row in done.certificates} == {good: "unknown", withdrawn: "revoked"}
+    assert {row.digest: row.verdict for row in done.certificates} == {good: "not verified", withdrawn: "withdrawn"}
     assert [invalid.digest for invalid in done.invalid] == [damaged]
     pages = {file.name for file in (tmp_path / "site" / "certificates").iterdir()}
     assert pages == {f"{digest}{ending}" for digest in (good, withdrawn) for ending in (".html", ".md", ".json")}
     revoked = (tmp_path / "site" / "certificates" / f"{withdrawn}.md").read_text(encoding="utf-8")
-    assert "Do not rely on this certificate: revoked" in revoked
+    assert "WITHDRAWN (" in revoked
     assert f"mbd verify {authority.url}/certificates/{good}" in (
         tmp_path / "site" / "certificates" / f"{good}.html"
     ).read_text(encoding="utf-8")
@@ -70,7 +72,7 @@ def _stopped(at: datetime) -> Callable[[], datetime]:
     return lambda: at
 
 
-def test_pages_do_not_change_with_time_and_the_index_shows_what_is_overdue(
+def test_a_page_says_when_the_store_was_asked_and_the_index_shows_what_is_overdue(
     authority: SmallAuthority, tmp_path: Path
 ) -> None:
     digest = authority.publish("exact", reaudit_by=now() + timedelta(days=90)).name
@@ -79,16 +81,18 @@ def test_pages_do_not_change_with_time_and_the_index_shows_what_is_overdue(
     for name, days, params in (("early", 1, patient), ("late", 91, patient), ("frozen", 8, authority.params)):
         clock = _stopped(now() + timedelta(days=days))
         write_store_pages(params, authority.url, tmp_path / name, trust=authority.trust_file, clock=clock)
-    early, late = file_digests(tmp_path / "early"), file_digests(tmp_path / "late")
-    assert early[f"certificates/{digest}.html"] == late[f"certificates/{digest}.html"]
-    assert "1 valid" in (tmp_path / "early" / "index.md").read_text()
-    assert "1 overdue" in (tmp_path / "late" / "index.md").read_text()
-    assert "1 unknown" in (tmp_path / "frozen" / "index.md").read_text()
+    pages = [(tmp_path / name / "certificates" / f"{digest}.md").read_text() for name in ("early", "late", "frozen")]
+    words = [page.partition(" (2")[0].rpartition(". ")[2] for page in pages]
+    assert words == ["VERIFIED", "NOT VERIFIED", "NOT VERIFIED"]
+    assert f"({now() + timedelta(days=1):%Y-%m-%d}" in pages[0]
+    assert "1 verified" in (tmp_path / "early" / "index.md").read_text()
+    assert "1 not verified" in (tmp_path / "late" / "index.md").read_text()
+    assert "1 not verified" in (tmp_path / "frozen" / "index.md").read_text()
 
 
 def test_a_certificate_lists_the_requests_it_answers(authority: SmallAuthority, tmp_path: Path) -> None:
     digest = authority.publish("exact").name
-    request_store = RequestStore(authority.private)
+    request_store = RequestStore(authority.private, authority.request_key)
     request = request_store.submit("sentiment", ["audio"], due_days=30, requester="desk-7")
     request_store.change(request.id, lambda r: r.moved("certified", "worker", now(), certificate=digest))
     marked = request_store.submit("sentiment", ["visual"], due_days=30)
@@ -103,10 +107,11 @@ def test_a_certificate_lists_the_requests_it_answers(authority: SmallAuthority, 
 
 def test_a_planted_proof_is_neither_shown_nor_stops_a_report(authority: SmallAuthority, tmp_path: Path) -> None:
     digest = authority.publish("exact").name
+    clock = _stopped(now())
     for name, planted in (("before", None), ("junk", b"{}"), ("none", b"")):
         if planted is not None:
             update(authority.store, proof_name(digest), lambda _, planted=planted: planted)  # type: ignore[misc]
-        write_store_pages(authority.params, authority.url, tmp_path / name, trust=authority.trust_file)
+        write_store_pages(authority.params, authority.url, tmp_path / name, trust=authority.trust_file, clock=clock)
     page = f"certificates/{digest}.html"
     assert len({file_digests(tmp_path / name)[page] for name in ("before", "junk", "none")}) == 1
 
@@ -114,7 +119,7 @@ def test_a_planted_proof_is_neither_shown_nor_stops_a_report(authority: SmallAut
 def test_a_folder_that_is_no_bundle_is_an_error(authority: SmallAuthority, tmp_path: Path) -> None:
     bundle = authority.publish("exact")
     with pytest.raises(UsageError, match="unknown format of a page"):
-        report.of_bundle(bundle, tmp_path / "page.pdf")
+        report.of_bundle(bundle, tmp_path / "page.doc")
     with pytest.raises(DataError, match="no certificate in this folder"):
         report.of_bundle(tmp_path, tmp_path / "page.html")
     (bundle / "proof.json").write_text("{}")
@@ -124,3 +129,50 @@ def test_a_folder_that_is_no_bundle_is_an_error(authority: SmallAuthority, tmp_p
     with pytest.raises(VerificationError):
         report.of_bundle(bundle, tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_the_page_of_a_bundle_begins_with_what_a_store_says_now(authority: SmallAuthority, tmp_path: Path) -> None:
+    bundle, place = authority.publish("exact"), tmp_path / "page.html"
+    report.of_bundle(bundle, place)
+    assert NOT_ASKED in place.read_text(encoding="utf-8")
+    verdict = verify.run(authority.params, str(bundle), trust=authority.trust_file, store=authority.url)
+    report.of_bundle(bundle, place, verdict)
+    html, number = place.read_text(encoding="utf-8"), fingerprint(bundle.name)
+    assert f"<title>{verdict.decision.upper()}: " in html
+    assert f'<p id="standing" data-severity="{verdict.rules.severity}"><strong>{verdict.decision.upper()}<' in html
+    assert f"Certificate <strong>{number}</strong><span>{authority.url}/certificates/{bundle.name}</span>" in html
+    assert f'@bottom-left {{ content: "Modality Deletion Certificate {number}" }}' in html
+    assert 'aria-label="QR code of the certificate"><svg' in html
+
+
+def test_a_card_says_in_markdown_what_was_deleted_and_how_to_verify_it(
+    authority: SmallAuthority, tmp_path: Path
+) -> None:
+    bundle = authority.publish("exact")
+    report.card_of_bundle(bundle, tmp_path / "card.md")
+    card = (tmp_path / "card.md").read_text(encoding="utf-8")
+    assert card.startswith("## Deleted from this model: audio\n")
+    assert f"- **Certificate**: `{bundle.name}`\n" in card
+    assert "- **Guarantee**: exact (byte for byte)\n" in card
+    assert "mbd verify BUNDLE --store URL --model DIR --trust FILE" in card
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
+def test_a_page_is_printed_as_pdf_where_a_browser_is(authority: SmallAuthority, tmp_path: Path) -> None:
+    bundle = authority.publish("exact")
+    report.of_bundle(bundle, tmp_path / "page.pdf", pdf="letter")
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+    report.of_bundle(bundle, tmp_path / "pages", pdf="A4")
+    assert {file.suffix for file in (tmp_path / "pages").iterdir()} == {".html", ".md", ".json", ".pdf"}
+
+
+def test_without_a_program_that_prints_the_error_says_what_to_install(
+    authority: SmallAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "weasyprint", None)
+    with pytest.raises(MbdError, match="no program here that prints") as caught:
+        report.of_bundle(authority.publish("exact"), tmp_path / "page.pdf", pdf="A4")
+    assert "Chromium or WeasyPrint" in str(caught.value.hint)
+    assert not (tmp_path / "page.pdf").exists()

@@ -66,3 +66,10 @@ def test_outputs_of_earlier_steps_are_verified_once_and_data_are_not(tmp_path: P
         _, models, _ = step(tmp_path / "data", [tmp_path / "model"])
         assert step(tmp_path / "data", models)[1] == models == (read_folder(tmp_path / "model"),)
     assert verified == [tmp_path / "model"]
+
+
+def test_an_input_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught, step_run("evaluate", tmp_path / "out", {}, features=tmp_path / "none"):
+        pass
+    assert (caught.value.file, caught.value.key) == (tmp_path / "none", "--features")
+    assert not (tmp_path / "out").exists()

@@ -12,14 +12,12 @@ from mbd.certificate.publish import announce
 from mbd.errors import DataError, UsageError
 from mbd.files import sha256_file
 from mbd.formats.files import CERTIFICATE
-from mbd.formats.layout import latest_name
-from mbd.formats.receipt import LatestPointer
+from mbd.formats.layout import LatestPointer, latest_name
 from mbd.records import now
 from mbd.steps import verify
-from mbd.steps.reproduce import REPRODUCTION
 from mbd.storage.store import NotThereError, update
 from mbd.verifier.reader import SIGNATURES
-from mbd.verifier.verdict import CONSISTENCY, STATE
+from mbd.verifier.verdict import CONSISTENCY, REPRODUCTION, WITHDRAWAL
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
 from tests.features.build import synthetic_set
@@ -73,8 +71,7 @@ def test_a_store_with_nothing_in_it(another: CertificateAuthority) -> None:
     with pytest.raises(UsageError, match="there is no store"):
         verify.run(another.params(), another.url)
     (another.folder / "store").mkdir()
-    with pytest.raises(NotThereError, match="no certificate has been published"):
-        verify.run(another.params(), another.url)
+    assert verify.run(another.params(), another.url).decision == "not verified"
     with pytest.raises(DataError, match="no such certificate"):
         verify.run(another.params(), f"{another.url}/certificates/{'0' * 64}")
 
@@ -125,7 +122,7 @@ def test_the_trust_file_of_the_user_is_in_their_configuration_folder(
     place.parent.mkdir()
     shutil.copy(authority.trust_file, place)
     verdict = verify.run(authority.params(), str(authority.folder / "published-exact"), offline=True)
-    assert verdict.authentic
+    assert verdict.genuine
     assert verdict.trust_file == str(place)
     assert verdict.trust == authority.trust.digest
 
@@ -144,7 +141,7 @@ def test_a_folder_that_brings_its_own_trust_file_and_parameters_does_not_verify_
     for configuration in (str(tmp_path / "none"), ".", "build/.."):  # a relative folder is one of the sender's, too
         monkeypatch.setenv("XDG_CONFIG_HOME", configuration)
         verdict = mbd.verify("published", offline=True)
-        assert verdict.decision == "failed"
+        assert (verdict.decision, verdict.genuine) == ("not verified", False)
         assert (verdict.trust, verdict.trust_file) == (None, None)
         with pytest.raises(UsageError, match="no trust file"):
             mbd.guard(authority.model_workspace.deletion("exact"), authority.url)
@@ -163,7 +160,7 @@ def test_a_folder_needs_a_store_to_ask_or_the_word_offline(authority: Certificat
         verify.run(params, authority.url, offline=True)
 
 
-def test_a_revoked_certificate_fails_with_the_store_and_is_at_most_authentic_without(
+def test_a_revoked_certificate_is_withdrawn_with_the_store_and_not_verified_without(
     another: CertificateAuthority,
 ) -> None:
     published = another.publish("exact")
@@ -173,11 +170,11 @@ def test_a_revoked_certificate_fails_with_the_store_and_is_at_most_authentic_wit
         verify.run, another.params(), trust=another.trust_file, model=another.model_workspace.deletion("exact")
     )
     verdict = ask(str(published), store=another.url)
-    assert verdict.decision == "failed"
-    assert [check.name for check in verdict.problems] == [STATE]
+    assert verdict.decision == "withdrawn"
+    assert [check.name for check in verdict.problems] == [WITHDRAWAL]
     verdict = ask(str(published), offline=True)
-    assert verdict.decision == "authentic"
-    assert verdict.summary == f"AUTHENTIC, STANDING UNKNOWN: certificate {digest}"
+    assert (verdict.decision, verdict.genuine) == ("not verified", True)
+    assert verdict.summary == f"NOT VERIFIED: certificate {digest}"
 
 
 def test_a_certificate_that_the_named_store_does_not_have_is_not_in_force(
@@ -185,8 +182,33 @@ def test_a_certificate_that_the_named_store_does_not_have_is_not_in_force(
 ) -> None:
     another.publish("surgery")
     verdict = verify.run(authority.params(), str(authority.folder / "published-exact"), store=another.url)
-    assert verdict.decision == "failed"
+    assert verdict.decision == "not verified"
     assert CONSISTENCY in {check.name for check in verdict.problems}
+
+
+def test_a_store_that_does_not_answer_leaves_open_whether_a_certificate_is_in_force(
+    authority: CertificateAuthority,
+) -> None:
+    ask = partial(verify.run, authority.params("store.retries=0"), trust=authority.trust_file)
+    verdict = ask(str(authority.folder / "published-exact"), store="http://127.0.0.1:9")
+    assert (verdict.decision, verdict.genuine) == ("not verified", True)
+    assert "the store did not answer" in verdict.problems[0].reason
+    verdict = ask("http://127.0.0.1:9")
+    assert (verdict.decision, verdict.certificate) == ("not verified", None)
+
+
+def test_the_address_that_a_browser_shows_is_verified(another: CertificateAuthority, tmp_path: Path) -> None:
+    digest = sha256_file(another.publish("exact") / CERTIFICATE)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "store").symlink_to(another.folder / "store")
+    with serving(tmp_path / "site", None) as (url, _):
+        for shown in (
+            f"/certificates/{digest}/page",
+            f"/console/certificates/{digest}",
+            f"/certificates/{digest}/page#limits",
+        ):
+            verdict = verify.run(another.params(), url + shown, trust=another.trust_file)
+            assert (verdict.verified, verdict.store) == (True, f"{url}/store"), verdict.problems
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -206,7 +228,7 @@ def test_a_store_is_verified_over_https_without_listing_it(
             assert verdict.store == url
         assert ask(str(published), store=url).verified
         announce(revocation(digest, "withdrawn", now()), another.params().certificate, another.publisher())
-        assert [check.name for check in ask(f"{url}/certificates/{digest}").problems] == [STATE]
+        assert [check.name for check in ask(f"{url}/certificates/{digest}").problems] == [WITHDRAWAL]
 
 
 def test_training_again_gives_the_same_bits_even_without_the_deleted_files(
@@ -229,12 +251,12 @@ def test_what_cannot_be_trained_again_is_not_verified_that_way(
 ) -> None:
     source = str(authority.folder / f"published-{kind}")
     verdict = verify.run(authority.params(), source, offline=True, features=authority.model_workspace.folder / "data")
-    assert verdict.decision == "failed"
+    assert (verdict.decision, verdict.genuine) == ("not verified", False)
     assert said in verdict.check(REPRODUCTION).reason
 
 
 def test_other_data_prove_nothing(authority: CertificateAuthority, tmp_path: Path) -> None:
     other = synthetic_set(tmp_path / "data", "features.seed=7")
     verdict = verify.run(authority.params(), str(authority.folder / "published-exact"), offline=True, features=other)
-    assert verdict.decision == "failed"
+    assert (verdict.decision, verdict.genuine) == ("not verified", False)
     assert "made from other data" in verdict.check(REPRODUCTION).reason

@@ -28,8 +28,8 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def names(store: Store, prefix: str = "", after: str = "") -> list[str]:
-    return [each.name for each in store.list(prefix, after=after)]
+def names(store: Store, prefix: str = "") -> list[str]:
+    return [each.name for each in store.list(prefix)]
 
 
 def outcomes(actions: list[Callable[[], StoredObject]]) -> list[StoredObject | MbdError]:
@@ -137,11 +137,6 @@ class StoreBehaviour:
         ]
         for prefix in ("a", "a/c", "a/c/", "b/x", "nothing", "a/b/", "a//", "../", "."):
             assert names(store, prefix) == [name for name in expected if name.startswith(prefix)], prefix
-        for after in [*expected, "a/", "a/c", "zzz"]:
-            assert names(store, "", after) == [name for name in expected if name.encode() > after.encode()], after
-            assert names(store, "a", after) == [
-                name for name in expected if name.startswith("a") and name.encode() > after.encode()
-            ], after
 
     @pytest.mark.parametrize(
         "name",

@@ -172,6 +172,7 @@ def _die_at(call: int, folder: Path) -> None:
     _act(FolderStore(folder))
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_any_system_call_and_run_again_has_the_same_result(tmp_path: Path) -> None:
     fork = multiprocessing.get_context("fork")
     for call in count(1):
@@ -216,6 +217,7 @@ def _write_for_ever(folder: Path, seed: int) -> None:
                 continue
 
 
+@pytest.mark.slow
 def test_killed_writers_leave_only_complete_objects(tmp_path: Path) -> None:
     """20 pairs of concurrent writers, all killed without warning."""
     folder = tmp_path / "store"

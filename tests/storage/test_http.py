@@ -76,6 +76,17 @@ def test_a_redirect_to_another_host_is_not_followed(served: tuple[str, Server]) 
     assert served[1].asked == ["/a/elsewhere"]
 
 
+def test_a_server_that_sends_byte_by_byte_is_given_up(
+    served: tuple[str, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_SLOW_SECONDS", 0.2)
+    store = open_store(served[0], QUICK)
+    for read in (lambda: store.read("a/slow"), lambda: store.fetch("a/slow", tmp_path / "to", sha256="0" * 64)):
+        with pytest.raises(StoreError, match="too slowly"):
+            read()
+    assert not (tmp_path / "to").exists()
+
+
 def test_a_failing_server_is_asked_again_and_then_named(served: tuple[str, Server]) -> None:
     with pytest.raises(StoreError, match="answers 503"):
         open_store(served[0], QUICK).read("a/failing")

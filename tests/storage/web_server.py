@@ -1,6 +1,7 @@
 """A web server over the folder of a store, with and without TLS, on the loopback interface."""
 
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,14 @@ class Handler(SimpleHTTPRequestHandler):
             self._redirect(self.path.removesuffix("moved") + "object")
         elif self.path.endswith("/failing"):
             self.send_error(503)
+        elif self.path.endswith("/slow"):
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            with _gone():
+                for _ in range(1000):
+                    self.wfile.write(b"x")
+                    time.sleep(0.05)
         elif self.path.endswith("/endless"):
             self.send_response(200)
             self.end_headers()

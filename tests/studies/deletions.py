@@ -8,7 +8,7 @@ from typing import Any
 
 from mbd.cli import group
 from mbd.errors import GateRefusedError
-from mbd.evaluation.spread import spread
+from mbd.evaluation.results import spread
 from mbd.formats.leakage import Interval, LeakageRecord
 from mbd.params import load_params
 from studies import cell, increments, thresholds

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.evaluation.spread import Spread
+from mbd.evaluation.results import Spread
 from studies import printed
 from studies.ablation import study
 from studies.layout import Layout

@@ -1,11 +1,10 @@
 """The study of corrupted rows."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from studies.corruption import study
+from studies.corruption import deviations, judge_drift, study
 from studies.layout import Layout
 from studies.scores import loss_by_corruption, read_scores
 from tests.studies.cells import finding, verdict, with_scores, written
@@ -49,21 +48,20 @@ def test_the_table_has_clean_and_corrupted_rows_of_every_method(sentiment: Layou
     assert clean.mean - corrupted.mean == pytest.approx(lost)  # type: ignore[union-attr]
 
 
-def test_drift_is_held_against_what_is_printed(sentiment: Layout, tmp_path: Path) -> None:
-    layout = costing(0.0, 0.0, sentiment, tmp_path)
-    file = layout.evaluation("mosi") / "metrics.json"
-    metrics = json.loads(file.read_text())
-    drift = {"property_to_clean": 0.1, "property_to_corrupted": 0.1}
+def test_drift_is_held_against_what_is_printed() -> None:
     for value, expected in ((0.001, "holds"), (0.01, "does not hold")):
-        metrics["property_deviations"] = [{"modality": "text", "clean_to_corrupted": value, **drift}]
-        file.write_text(json.dumps(metrics))
-        assert verdict(study(layout), "differ little") == expected
-    assert "4.0 times what is printed" in finding(study(layout), "differ little").reason
-    metrics["property_deviations"] = []
-    file.write_text(json.dumps(metrics))
-    found = study(layout)
-    assert verdict(found, "differ little") == "not comparable"
-    assert found.figures.keys() == {"corruption"}
+        found = judge_drift([{"modality": "text", "clean_to_corrupted": value}])
+        assert found.verdict == expected
+    assert "4.0 times what is printed" in found.reason
+    assert judge_drift([]).verdict == "not comparable"
+
+
+def test_drift_is_measured_on_the_first_joint_model(sentiment: Layout) -> None:
+    drift = deviations(sentiment)
+    assert {tuple(one) for one in drift} == {
+        ("modality", "clean_to_corrupted", "property_to_clean", "property_to_corrupted")
+    }
+    assert all(0 < one["clean_to_corrupted"] < one["property_to_clean"] for one in drift)
 
 
 def test_other_names_and_classes(talks: Layout) -> None:

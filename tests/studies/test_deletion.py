@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.evaluation.spread import Spread
+from mbd.evaluation.results import Spread
 from studies import deletion
 from studies.deleted import Beside, DeletedLine, Line, read_beside, read_deleted
 from studies.deletion_claims import findings

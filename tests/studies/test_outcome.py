@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.errors import UsageError
-from mbd.evaluation.spread import Spread
+from mbd.evaluation.results import Spread
 from studies.outcome import Finding, StudyOutcome, StudyTable, cell_text, markdown, write_outcome
 
 OUTCOME = StudyOutcome(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.evaluation.spread import Spread
+from mbd.evaluation.results import Spread
 from mbd.formats.guarantee import Guarantee
 from studies import sensitivity, sensitivity_claims, thresholds
 from studies.deleted import DeletedLine, read_deleted

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from studies.layout import Layout
-from studies.tsne import silhouette, study
+from studies.tsne import map_of, silhouette, study
 from tests.studies.cells import finding, verdict, written
 
 
@@ -38,3 +38,11 @@ def test_silhouette_of_classes_apart_and_of_one_class() -> None:
     apart = np.random.default_rng(0).standard_normal((40, 3)) + 50 * labels[:, None]
     assert silhouette(apart, labels) > 0.9
     assert silhouette(apart, labels * 0) == 0
+
+
+def test_classes_that_lie_apart_have_a_high_silhouette() -> None:
+    labels = np.arange(30) % 2
+    noise = np.random.default_rng(0).standard_normal((30, 5))
+    apart, mixed = (map_of(noise + gap * labels[:, None], labels, 0) for gap in (20, 0))
+    assert apart[0].shape == (30, 2)
+    assert apart[1] > 0.8 > 0.2 > mixed[1]

@@ -15,7 +15,7 @@ from mbd.evaluation.baseline import PatternRidge
 from mbd.evaluation.metrics import classification_metrics, regression_metrics, task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
-from mbd.formats.lattice import module_tensors
+from mbd.formats.model import module_tensors
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.coordinates import softmax
 from mbd.model.lattice import LatticeBackbone, from_tensors, read_projection, tags
@@ -23,7 +23,7 @@ from mbd.model.predictor import Model, load
 from mbd.params import Params, load_params
 from mbd.steps import features
 from mbd.steps.train import test_metrics as step_metrics
-from mbd.training.lattice import FittedModalities, sums, train_lattice, train_modules
+from mbd.training.lattice import FittedModalities, ridge, train_lattice, train_modules
 from mbd.training.lattice.folds import assign_folds
 from mbd.training.lattice.module import _median_shift
 from mbd.training.trained import Trained
@@ -92,7 +92,7 @@ def test_rows_in_memory_with_gaps_are_summed_for_all_tags_as_for_each(
 ) -> None:
     rows = with_gaps(FeatureSet.open(data).split("train").load())
     together = train_modules(rows, PARAMS.model.lattice, seed=0, classes=0)
-    monkeypatch.setattr(sums, "_MOST_BYTES", 0)
+    monkeypatch.setattr(ridge, "_MOST_BYTES", 0)
     each = train_modules(rows, PARAMS.model.lattice, seed=0, classes=0)
     assert together[0].keys() == each[0].keys()
     assert all(tensor.tobytes() == each[0][name].tobytes() for name, tensor in together[0].items())

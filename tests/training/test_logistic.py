@@ -9,9 +9,8 @@ from mbd.blocks import Columns
 from mbd.evaluation.metrics import calibration_error, classification_metrics
 from mbd.model.coordinates import cross_entropy, softmax
 from mbd.tensors import Array
-from mbd.training.lattice import logistic
-from mbd.training.lattice.classes import calibrate
-from mbd.training.lattice.logistic import train_logistic
+from mbd.training.lattice import classes
+from mbd.training.lattice.classes import calibrate, train_logistic
 
 BLOCKS = (3, 5)
 STRENGTHS = (-1.0, -1.0)
@@ -40,7 +39,7 @@ def test_it_learns_from_the_other_folds(classes: int) -> None:
 
 
 def test_logits_out_of_fold_do_not_depend_on_the_classes_of_the_fold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logistic, "_FACTORS", np.ones(1))
+    monkeypatch.setattr(classes, "_FACTORS", np.ones(1))
     x, targets, folds = rows_of(1)
     own = folds == 2
     changed = np.where(own[:, None], np.roll(targets, 1, axis=1), targets)
@@ -63,8 +62,8 @@ def test_the_order_of_rows_hardly_matters() -> None:
 
 
 def test_the_fit_is_that_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logistic, "_STEPS", 60)
-    monkeypatch.setattr(logistic, "_FACTORS", np.ones(1))
+    monkeypatch.setattr(classes, "_STEPS", 60)
+    monkeypatch.setattr(classes, "_FACTORS", np.ones(1))
     x, targets, folds = rows_of(0)
     (weights, offset), _ = train_logistic(in_columns(x), targets, folds, (-1.5, -1.5))
     expected = LogisticRegression(C=10**1.5 / len(x), tol=1e-9, max_iter=5000).fit(x, targets.argmax(1))
@@ -74,7 +73,7 @@ def test_the_fit_is_that_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_rows_that_are_read_in_blocks_are_fitted_to_in_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
     x, targets, folds = rows_of(3)
     in_memory = train_logistic(in_columns(x), targets, folds, STRENGTHS)[1]
-    monkeypatch.setattr(logistic, "_IN_MEMORY", 0)
+    monkeypatch.setattr(classes, "_IN_MEMORY", 0)
     monkeypatch.setattr(blocks, "_NUMBERS", 1)
     monkeypatch.setattr(blocks, "_FEWEST_ROWS", 50)
     np.testing.assert_allclose(train_logistic(in_columns(x), targets, folds, STRENGTHS)[1], in_memory, atol=1e-3)

@@ -13,7 +13,7 @@ import pytest
 from mbd.params import load_params
 from mbd.steps import train
 from mbd.training.joint import train_joint
-from mbd.training.resume import Snapshots, TrainingState
+from mbd.training.loop import Snapshots, TrainingState
 from mbd.training.trained import Trained
 from tests.digests import path_digest
 from tests.training.build import SMALL, joint_data, open_set, small_params
@@ -102,6 +102,7 @@ def test_a_snapshot_of_other_data_is_not_used(tmp_path: Path) -> None:
     assert resumed(other, tmp_path / "work").history == resumed(other, tmp_path / "new").history
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_and_run_again_the_step_writes_the_same_bytes(tmp_path: Path) -> None:
     data = joint_data(tmp_path / "set")
     settings = [*SMALL, "training.epochs=25"]

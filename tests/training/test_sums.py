@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from mbd.blocks import Columns
-from mbd.formats.lattice import Tag
+from mbd.formats.model import Tag
 from mbd.model.coordinates import on_grid
 from mbd.tensors import Array
-from mbd.training.lattice import sums
-from mbd.training.lattice.ridge import grams
-from mbd.training.lattice.sums import PatternSums
+from mbd.training.lattice import ridge
+from mbd.training.lattice.ridge import PatternSums, grams
 
 WIDTHS = {"a": 3, "b": 2, "c": 4}
 TAGS: list[Tag] = [tag for size in (1, 2, 3) for tag in combinations(WIDTHS, size)]
@@ -47,8 +46,8 @@ def test_only_patterns_that_occur_and_are_needed_are_kept() -> None:
 
 def test_each_tag_is_summed_alone_where_that_is_less_work_or_less_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert summed([("b",)]) is None
-    monkeypatch.setattr(sums, "_MOST_MODALITIES", 2)
+    monkeypatch.setattr(ridge, "_MOST_MODALITIES", 2)
     assert summed(TAGS) is None
     monkeypatch.undo()
-    monkeypatch.setattr(sums, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(ridge, "_MOST_BYTES", 1000)
     assert summed(TAGS) is None

@@ -28,6 +28,7 @@ def test_the_first_keys_come_with_a_log(tmp_path: Path) -> None:
         "lineage.key",
         "log.pem",
         "log.pub",
+        "request.key",
         "signer.pem",
         "signer.pub",
         "trust.json",

@@ -18,8 +18,7 @@ from mbd.certificate.verification import from_store, verify_bundle
 from mbd.cli import group
 from mbd.errors import VerificationError
 from mbd.formats.files import MODEL, WEIGHTS
-from mbd.formats.layout import certificate_name, latest_name, object_name, proof_name
-from mbd.formats.receipt import LatestPointer
+from mbd.formats.layout import LatestPointer, certificate_name, latest_name, object_name, proof_name
 from mbd.formats.statement import DeletionStatement, to_payload
 from mbd.history.state import read_entry
 from mbd.log.append import append
@@ -63,7 +62,7 @@ def problems(envelope: Envelope, trust: Trust) -> str:
 def test_the_threshold_counts_holders(keys: Keys, envelope: Envelope) -> None:
     for threshold in (1, 2):
         assert not problems(envelope, with_threshold(keys.trust, threshold))
-    assert "2 of the 3 signatures" in problems(envelope, with_threshold(keys.trust, 3))
+    assert "2 of the 3 holders" in problems(envelope, with_threshold(keys.trust, 3))
 
 
 def test_two_keys_of_one_holder_count_once(tmp_path: Path) -> None:

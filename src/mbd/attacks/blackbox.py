@@ -1,7 +1,7 @@
 """Black-box attack: predicts the private attribute of m* from the outputs over all availability masks.
 
 The attacker knows the inputs it sends and sees outputs alone. m* is fed to whatever input the weights still have for
-it: that a record says "revoked" stops nobody who has the file.
+it: with the file at hand, a record that says "revoked" stops no attacker.
 
 A module of its own because the registry finds a built-in attack by the name of its module.
 """

@@ -35,6 +35,7 @@ from mbd.tensors import Array
 
 _FEWEST_UNLIKE = 10
 """differing groups from which on resampling is trusted, or half of all groups"""
+_TINY = 1e-12
 _AT_ONCE = 200
 """resamples that are measured together: as many as a cache holds"""
 _MOST_WEIGHTS = 2**21
@@ -186,6 +187,17 @@ def balanced_accuracy(rows: Array, weights: Array) -> Array:
 def r_squared(rows: Array, weights: Array) -> Array:
     """Return R² = 1 − Σ error / Σ error of the mean; columns: squared error, squared error of guessing the mean."""
     return 1 - _ratio(weights @ rows[:, 0], weights @ rows[:, 1])
+
+
+def cosine(rows: Array, weights: Array) -> Array:
+    """Return the mean of Σ ab / √(Σ a² Σ b²) over several pairs, 0 where one has no length.
+
+    Columns: ab of each pair, a² of each, b² of each.
+    """
+    products, first, second = np.split(weights @ rows, 3, axis=1)
+    scale = np.sqrt(first * second)
+    cosines: Array = np.divide(products, scale, out=np.zeros_like(scale), where=scale > _TINY).mean(1)
+    return cosines
 
 
 def auc(rows: Array, weights: Array) -> Array:

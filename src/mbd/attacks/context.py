@@ -2,6 +2,11 @@
 
 The attacker has the data including m*: otherwise no guess could be scored. The attacked rows have m* and another
 modality, and were not trained on. Attacks fit on `fit` and score on `score`; no group (speaker, video) is in both.
+
+The private attribute is a property of m* that the retained modalities do not reveal: the one that the data names for
+m*. If the data names none, m* is regressed on the retained modalities (ridge), and the attribute is the side of the
+median on which a row lies along the first principal component of the residual. Both are fitted on train rows and
+applied to the attacked ones.
 """
 
 from collections.abc import Sequence
@@ -10,7 +15,6 @@ from functools import cached_property
 
 import numpy as np
 
-from mbd.attacks.attribute import Attribute, find_attribute
 from mbd.errors import DataError, UsageError
 from mbd.evaluation.ridge import fit_ridge
 from mbd.features.contract import FeatureSet
@@ -19,6 +23,55 @@ from mbd.features.rows import Rows
 from mbd.params.attacks import AttacksSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
+
+_MOST_ROWS = 4000
+_REACH = 3.0
+_DEVIATION_FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """The attribute of each attacked row (0 or 1), and where it comes from."""
+
+    values: Array
+    origin: str
+    """`data`, or `principal component`"""
+
+
+def find_attribute(
+    data: FeatureSet, attacked: Rows, modality: str, retained: tuple[str, ...], params: AttacksSettings
+) -> Attribute:
+    """Return the private attribute of m* of the attacked rows."""
+    if modality in attacked.attributes:
+        return Attribute((attacked.attributes[modality] > 0).astype(np.int64), "data")
+    train = data.split("train")
+    usable = np.flatnonzero(train.available[modality])
+    if len(usable) > _MOST_ROWS:
+        usable = np.sort(stream(params.seed, "attacks", "attribute").permutation(usable)[:_MOST_ROWS])
+    vectors = as_vectors(train.take(usable)), as_vectors(attacked)
+    return Attribute(component_sign(*vectors, modality, retained), "principal component")
+
+
+def component_sign(train: Rows, attacked: Rows, modality: str, retained: tuple[str, ...]) -> Array:
+    """Return the side of each attacked row along the first component of the residual of m* given `retained`."""
+    matrix = np.asarray(train.features[modality], np.float64)
+    centre, deviation = matrix.mean(0), np.maximum(matrix.std(0), _DEVIATION_FLOOR)
+
+    def standardised(rows: Rows) -> Array:
+        clipped: Array = np.clip((rows.features[modality] - centre) / deviation, -_REACH, _REACH)
+        return clipped
+
+    def inputs(rows: Rows) -> Array:
+        return np.hstack([rows.features[m] for m in retained])
+
+    ridge = fit_ridge(inputs(train), standardised(train))
+    remainder = standardised(train) - ridge.predict(inputs(train))
+    direction = np.linalg.eigh(remainder.T @ remainder)[1][:, -1]
+    direction = direction * np.sign(direction[np.abs(direction).argmax()])  # one of two signs, always the same
+    middle = np.median(remainder @ direction)
+    side: Array = (standardised(attacked) - ridge.predict(inputs(attacked))) @ direction > middle
+    return side.astype(np.int64)
+
 
 REACH = 3.0  # standardised columns are clipped to ±REACH deviations, so that no single value decides an R²
 _DEVIATION_FLOOR = 1e-6
@@ -91,9 +144,9 @@ class AttackContext:
         """The group of each scored row."""
         return self.rows.groups[self.score]
 
-    def train_rows(self, draw: np.random.Generator) -> Rows:
-        """Return train rows that have m* and another modality; of more than `attacks.rows`, so many that are drawn."""
-        return _usable(self.data, ("train",), self.modality, self.retained, self.params.rows, draw)
+    def train_rows(self, draw: np.random.Generator, most: int | None = None) -> Rows:
+        """Return train rows that have m* and another modality; of more than `most` (`attacks.rows`), so many drawn."""
+        return _usable(self.data, ("train",), self.modality, self.retained, most or self.params.rows, draw)
 
     def standardise(self, matrix: Array) -> Array:
         """Return vectors of m* on the scale of the fit rows."""

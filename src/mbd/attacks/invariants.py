@@ -3,7 +3,8 @@
 Of every deleted model:
 
     input        it takes only the retained modalities
-    cut          no tensor belongs to m*, no column reads it
+    cut          no tensor belongs to m*, no column reads it; what exists for m* alone in a module that can still be
+                 fed it is 0, or has the reference's values
     shape        its tensors have the names and shapes of the reference's, and what is not floating-point its values
     content      none of its tensors has the values of one that belonged to m* alone, in any order and under any name
     record       deletion.json describes this model, and states the same guarantee as model.json
@@ -11,8 +12,8 @@ Of every deleted model:
 
 A model without deletion.json (a released one, or the reference itself) does not state how it was made, so only the
 first four are checked, and `content` only if the model before is still available. With one, its method promises more:
-exact, the bytes of the reference; certified, that σ, radius and budget follow from each other; surgery, nothing beyond
-the cut.
+exact and attested, the bytes of the reference; certified, that σ, radius and budget follow from each other; surgery,
+nothing beyond the cut.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ import numpy as np
 from mbd.attacks.audit_input import AuditInput, StoredModel
 from mbd.files import sha256_file
 from mbd.formats.deletion import INDICES, DeletionRecord
-from mbd.formats.guarantee import LineageBudget
+from mbd.formats.guarantee import Guarantee, LineageBudget
 from mbd.formats.leakage import InvariantRecord
 from mbd.formats.model import TensorRecord
 from mbd.params.deletion import DeletionSettings
@@ -52,14 +53,13 @@ def invariants(audit: AuditInput) -> list[InvariantRecord]:
     if deletion is None:
         reason = "there is no deletion.json: the model makes no claim about its origin, so nothing is checked"
         records.append(InvariantRecord(name="record", decision="informational", reason=reason))
-        # A released model's own record still promises the bytes of the reference, if the deletion was exact.
-        return [*records, *([_judged("exact", *_exact(audit))] if audit.after.record.guarantee.kind == "exact" else [])]
+        # A released model's own record still promises the bytes of the reference, if that was released.
+        return [*records, *_released_reference(audit, audit.after.record.guarantee)]
     records.append(_judged("record", *_record(audit.after, deletion)))
     if (seed := deletion.parameters.get("noise_seed")) is not None:
         problem = f"the noise comes from deletion.noise_seed = {seed}, so anyone can subtract it"
         records.append(_judged("noise", [problem], ""))
-    if deletion.guarantee.kind == "exact":
-        records.append(_judged("exact", *_exact(audit)))
+    records += _released_reference(audit, deletion.guarantee)
     if deletion.guarantee.kind == "certified" and seed is None:
         records.append(_judged("certified", *_certified(audit.after, deletion)))
     return records
@@ -86,7 +86,26 @@ def _cut(audit: AuditInput) -> tuple[list[str], str]:
     read = [name for name, entry in tensors.items() if any(span.reads in audit.gone for span in entry.columns)]
     problems = [f"tensors that belong to {names} alone: {_some(owned)}"] if owned else []
     problems += [f"columns that read {names}: {_some(read)}"] if read else []
+    left = [] if problems or audit.after.record.sha256 == audit.reference.record.sha256 else _left_over(audit)
+    if left:
+        problems += [f"numbers that exist for {names} alone and are neither 0 nor the reference's: {_some(left)}"]
     return problems, f"no tensor belongs to {names}, and no column reads it"
+
+
+def _left_over(audit: AuditInput) -> list[str]:
+    """Return the tensors that hold something for m* alone though no record says so: modules keep their shape.
+
+    After a certified deletion noise covers what branches that were not named hold.
+    """
+    whole, after = audit.whole.record, audit.after
+    find = BACKBONES.get(whole.backbone).own_values
+    if find is None:
+        return []
+    proposed, found = after.record.guarantee.kind != "certified", []
+    for modality in audit.gone:
+        own, others = (find(whole, s.tensors, modality, proposed=proposed) for s in (after, audit.reference))
+        found += [n for n, values in own.items() if ((values != 0) & (values != others.get(n, 0))).any()]
+    return found
 
 
 def _shape(audit: AuditInput) -> tuple[list[str], str]:
@@ -179,7 +198,13 @@ def _record(after: StoredModel, deletion: DeletionRecord) -> tuple[list[str], st
     )
 
 
-def _exact(audit: AuditInput) -> tuple[list[str], str]:
+def _released_reference(audit: AuditInput, guarantee: Guarantee) -> list[InvariantRecord]:
+    """Return whether the bytes are those of the reference, where the guarantee says that no tensor saw m*."""
+    claimed = guarantee.kind != "none" and guarantee.rules.never_saw
+    return [_judged(guarantee.kind, *_same_bytes(audit))] if claimed else []
+
+
+def _same_bytes(audit: AuditInput) -> tuple[list[str], str]:
     own, other = audit.after.record, audit.reference.record
     problems = []
     seen = [name for name, entry in own.tensors.items() if set(entry.sees) & set(audit.gone)]

@@ -65,7 +65,7 @@ def _residual(
         said.append(output)
         gradient = _gradient(parts, x, f, rectified, (output.sigmoid() - truth) * inside)
         gradient[:, 2:].add_(network[:, 2:], alpha=2 * _DECAY)
-        _adam(network, moments, gradient, step + 1)
+        step_by_adam(network, moments, gradient, step + 1)
     held_out = (torch.stack(said).view(-1, n, k, len(truth)) * folds).sum(2)
     best = _best_step(held_out, truth, weights).repeat_interleave(k)
     kept = torch.stack(passed)[best, torch.arange(n * k)]
@@ -145,10 +145,12 @@ def _gradient(parts: tuple[Tensor, ...], x: Tensor, f: Tensor, rectified: Tensor
     return torch.cat([*linear, *(part.flatten(1) for part in by_parts)], dim=1)
 
 
-def _adam(weights: Tensor, moments: tuple[Tensor, Tensor], gradient: Tensor, step: int) -> None:
-    """Take one step of Adam (torch's own loads its compiler first: 2 s)."""
+def step_by_adam(
+    weights: Tensor, moments: tuple[Tensor, Tensor], gradient: Tensor, step: int, rate: float = _RATE
+) -> None:
+    """Take step `step` (from 1) of Adam (torch's own loads its compiler first: 2 s)."""
     mean, square = moments
     mean.lerp_(gradient, 0.1)
     square.lerp_(gradient * gradient, 0.001)
-    rate = _RATE * (1 - 0.999**step) ** 0.5 / (1 - 0.9**step)
-    weights.addcdiv_(mean, square.sqrt().add_(1e-8), value=-rate)
+    unbiased = rate * (1 - 0.999**step) ** 0.5 / (1 - 0.9**step)
+    weights.addcdiv_(mean, square.sqrt().add_(1e-8), value=-unbiased)

@@ -15,7 +15,7 @@ that does best on further rows of its half. A backbone that cannot be trained fu
 attacked as released only: rounding revives nothing that training does not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +23,10 @@ import torch
 from torch import Tensor
 
 from mbd.attacks.attack import Attack, AttackEvidence
+from mbd.attacks.bootstrap import cosine
 from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Feeding, activations
+from mbd.attacks.probe import step_by_adam
 from mbd.attacks.relearn import balanced_hits, few_shot, kernels
 from mbd.attacks.target_model import TargetModel
 from mbd.features.rows import Rows
@@ -36,48 +38,69 @@ from mbd.tensors import Array
 
 NAME = "reattach"
 _DRAWS = 4
+"""orders of the rows, of which the first k are shown; an even number, for the two halves"""
 _DONORS = 4
 """other rows whose m* each row is given"""
-_BATCH = 32
+_BATCH, _RATE = 32, 1e-2
 _CHECKED = (0, 5, 10, 20, 40, 80)
-"""steps of a training that are compared; the last one ends it"""
+"""steps of a training that are compared; the last one ends it, or the second in a row that is no better"""
 _OTHERS = 128
 """rows on which they are compared"""
 _AT_ONCE = 256
 """rows that a network answers at once"""
-_RATE, _DECAYS, _TINY = 1e-2, (0.9, 0.99), 1e-12
 
 
 def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
     """Return the advantage of the model when m* is plugged in again by k rows, for each k of the parameters."""
-    rows = attack_context.rows
+    rows, m = attack_context.rows, attack_context.modality
     missed, truth = _missed(target_model, attack_context), 2.0 * attack_context.attribute.values[:, None] - 1
     halves = (attack_context, replace(attack_context, fit=attack_context.score, score=attack_context.fit))
     counts = sorted({min(k, len(attack_context.fit)) for k in attack_context.params.relearn_rows})
-    evidence, hits = [], np.zeros((len(rows), 2))
-    for k in counts:
-        products = np.zeros((len(rows), 2, 3, _DRAWS))
-        for draw in range(_DRAWS):
-            half = halves[draw % 2]
-            order = attack_context.draw(NAME, str(k), str(draw)).permutation(len(half.fit))
-            effects, layers = _plug_in(target_model, half, missed, order, k, draw)
-            open_part = missed[half.score] - missed[half.score].mean(0)
-            for place, effect in enumerate(effects):
-                added = effect - effect.mean(0)
-                pairs = (added * open_part, added**2, open_part**2)
-                products[half.score, place, :, draw] = np.stack([pair.sum(1) for pair in pairs], axis=1)
+    products, hits = np.zeros((len(counts), len(rows), 2, 3, _DRAWS)), np.zeros((len(rows), 2))
+    for draw in range(_DRAWS):
+        half = halves[draw % 2]
+        order = attack_context.draw(NAME, str(draw)).permutation(len(half.fit))
+        plugged = _plug_in(target_model, half, order[: counts[-1]], draw)
+        for place, k in enumerate(counts):
+            beside = _guess([half.target], half, order[:k], missed)
+            added = plugged.learn(order, k) if plugged else beside
+            open_part = missed[half.score]
+            products[place, half.score, :, :, draw] = np.stack([_products(x, open_part) for x in (added, beside)], 1)
             if k == counts[0]:
-                for place, known in enumerate((layers, [half.target])):
-                    [(kernel, across)] = kernels(known, half, [order[None, :k]])
-                    [[guess]] = few_shot(kernel, across, truth[half.fit[order[None, :k]]])
-                    right = ((guess > 0) == (truth[half.score] > 0))[:, 0]
-                    hits[half.score, place] += right * 2 / _DRAWS
-        measure = f"label_{k}"
-        columns = products.reshape(len(rows), -1)
-        evidence.append(AttackEvidence(NAME, measure, 0.0, columns, advantage, rows.groups, limits=(-2, 2)))
-    measure, columns = f"attribute_{counts[0]}", np.hstack([truth, hits])
-    limits = (-1, 1)
-    return [*evidence, AttackEvidence(NAME, measure, 0.0, columns, accuracy_advantage, rows.groups, limits, 0.5)]
+                layers = plugged.layers() if plugged else target_model.extract(rows, m, fed=True).activations
+                guesses = [_guess(known, half, order[:k], truth) for known in ([*layers.values()], [half.target])]
+                hits[half.score] += ((np.hstack(guesses) > 0) == (truth[half.score] > 0)) * (2 / _DRAWS)
+    return [
+        *(
+            AttackEvidence(NAME, f"label_{k}", 0.0, each.reshape(len(rows), -1), advantage, rows.groups, (-2, 2))
+            for k, each in zip(counts, products, strict=True)
+        ),
+        AttackEvidence(
+            NAME,
+            f"attribute_{counts[0]}",
+            0.0,
+            np.hstack([truth, hits]),
+            accuracy_advantage,
+            rows.groups,
+            limits=(-1, 1),
+            class_weight=0.5,
+        ),
+    ]
+
+
+def _guess(known: Sequence[Array], half: AttackContext, shown: Array, targets: Array) -> Array:
+    """Return what ridge from `known` (of all rows) guesses of the scored rows, fitted on the fit rows at `shown`."""
+    [(kernel, across)] = kernels(known, half, [shown[None]])
+    guess: Array
+    [[guess]] = few_shot(kernel, across, targets[half.fit[shown]][None])
+    return guess
+
+
+def _products(added: Array, open_part: Array) -> Array:
+    """Return ab, a² and b² of each row (n × 3) of two centred matrices."""
+    a, b = (x - x.mean(0) for x in (added, open_part))
+    products: Array = np.stack([(a * b).sum(1), (a**2).sum(1), (b**2).sum(1)], axis=1)
+    return products
 
 
 def accuracy_advantage(rows: Array, weights: Array) -> Array:
@@ -90,15 +113,8 @@ def advantage(rows: Array, weights: Array) -> Array:
 
     Columns: of the model, then of the map, ab of each draw, a² of each, b² of each; 0 where a draw scores no such row.
     """
-    with_model, without = (_correlation(weights @ part) for part in np.split(rows, 2, axis=1))
+    with_model, without = (cosine(part, weights) for part in np.split(rows, 2, axis=1))
     return with_model - without
-
-
-def _correlation(sums: Array) -> Array:
-    products, first, second = np.split(sums, 3, axis=1)
-    scale = np.sqrt(first * second)
-    correlation: Array = np.divide(products, scale, out=np.zeros_like(scale), where=scale > _TINY).mean(1)
-    return correlation
 
 
 def _missed(target_model: TargetModel, attack_context: AttackContext) -> Array:
@@ -109,53 +125,63 @@ def _missed(target_model: TargetModel, attack_context: AttackContext) -> Array:
     return missed
 
 
-def _plug_in(
-    target_model: TargetModel, half: AttackContext, missed: Array, order: Array, k: int, seed: int
-) -> tuple[tuple[Array, Array], list[Array]]:
-    """Plug m* in and train it on the first k fit rows of an order.
-
-    Returns:
-        What a scored row's own m* adds to its outputs, by the model and by a map beside it; activations of all rows.
-
-    """
-    m, rows, record = half.modality, half.rows, target_model.record
-    drawn, attach = half.fit[order], BACKBONES.get(record.backbone).attach
-    [(kernel, across)] = kernels([half.target], half, [order[None, :k]])
-    [[mapped]] = few_shot(kernel, across, missed[drawn[:k]][None])
-    sample = np.asarray(rows.features[m][drawn[:k]], np.float32)
-    attachment = attach(record, target_model.tensors, m, half.data.shapes, sample, seed) if attach else None
-    if attachment is None:
-        return (mapped, mapped), list(target_model.extract(rows, m, fed=True).activations.values())
-    plugged = _Plugged(attachment, half)
-    # Where k takes all fit rows, a quarter of them are kept for the choice of a step.
-    shown, others = np.split(drawn, [min(k, 3 * len(drawn) // 4)])
-    plugged.train(shown, others[:_OTHERS], half.draw(NAME, "batches", str(k), str(seed)))
-    draw = half.draw(NAME, "donors", str(k), str(seed))
-    donors = [np.resize(draw.permutation(drawn), len(rows)) for _ in range(_DONORS)]
-    others_own = np.mean([plugged.answer(rows.swapped(m, index).take(half.score)) for index in donors], axis=0)
-    return (plugged.answer(rows.take(half.score)) - others_own, mapped), plugged.layers(rows)
+def _plug_in(target_model: TargetModel, half: AttackContext, shown: Array, seed: int) -> "_Plugged | None":
+    """Return the model with m* plugged in, scaled as in the fit rows at `shown`; None: it cannot be trained further."""
+    record, sample = target_model.record, half.rows.features[half.modality][half.fit[shown]]
+    attach = BACKBONES.get(record.backbone).attach
+    if attach is None:
+        return None
+    sample = np.asarray(sample, np.float32)
+    attachment = attach(record, target_model.tensors, half.modality, half.data.shapes, sample, seed)
+    return _Plugged(attachment, half, seed) if attachment else None
 
 
 class _Plugged:
-    """A network into which m* is plugged again."""
+    """A network into which m* is plugged again, on the rows of one half."""
 
-    def __init__(self, attachment: Attachment, attack_context: AttackContext) -> None:
-        self._network, self._backbone = attachment.network, attachment.backbone
-        self._rows, self._task = attack_context.rows, attack_context.data.manifest.task
-        retained = tuple(m for m in attack_context.retained if m in attachment.inputs)
-        self._feeding = Feeding(attachment.inputs, retained, (attack_context.modality,), attack_context.modality)
-        parameters, shape = dict(self._network.named_parameters()), attachment.inputs[attack_context.modality]
+    def __init__(self, attachment: Attachment, half: AttackContext, seed: int) -> None:
+        self._network, self._backbone, self._half, self._seed = attachment.network, attachment.backbone, half, seed
+        m, parameters = half.modality, dict(attachment.network.named_parameters())
+        retained = tuple(other for other in half.retained if other in attachment.inputs)
+        self._feeding = Feeding(attachment.inputs, retained, (m,), m)
         self._trained: list[tuple[Tensor, Tensor]] = [
             (parameters[name], mask) for name, mask in attachment.fresh.items()
         ]
-        self._map = None
+        self._map, shape = None, attachment.inputs[m]
         if shape.kind in ("vector", "sequence"):
             self._map = torch.eye(shape.width, requires_grad=True)
             self._trained.append((self._map, torch.ones(self._map.shape, dtype=torch.bool)))
+        self._start = [parameter.detach().clone() for parameter, _ in self._trained]
+        self._task = half.data.manifest.task
         kind = torch.int64 if self._task == "classification" else torch.float32
-        self._labels = torch.from_numpy(np.asarray(self._rows.labels)).to(kind)
+        self._labels = torch.from_numpy(np.asarray(half.rows.labels)).to(kind)
 
-    def answer(self, rows: Rows) -> Array:
+    def learn(self, order: Array, k: int) -> Array:
+        """Train on the first k fit rows of an order; return what a scored row's own m* adds to its outputs."""
+        half, names, drawn = self._half, (str(k), str(self._seed)), self._half.fit[order]
+        # Where k takes all fit rows, a quarter of them are kept for the choice of a step.
+        shown, others = np.split(drawn, [min(k, 3 * len(drawn) // 4)])
+        self._train(shown, others[:_OTHERS], half.draw(NAME, "batches", *names))
+        draw, m = half.draw(NAME, "donors", *names), half.modality
+        donors = [np.resize(draw.permutation(drawn), len(half.rows)) for _ in range(_DONORS)]
+        of_others = [self._answer(half.rows.swapped(m, index).take(half.score)) for index in donors]
+        effect: Array = self._answer(half.rows.take(half.score)) - np.mean(of_others, axis=0)
+        return effect
+
+    def layers(self) -> dict[str, Array]:
+        """Return the activations of all rows with m* fed."""
+        rows, m = self._half.rows, self._half.modality
+        if self._map is not None:
+            mapped = np.asarray(rows.features[m], np.float32) @ self._map.detach().numpy()
+            rows = replace(rows, features={**rows.features, m: mapped})
+        return activations(self._backbone, self._feeding, rows)
+
+    def _put(self, values: Sequence[Tensor]) -> None:
+        with torch.no_grad():
+            for (parameter, _), value in zip(self._trained, values, strict=True):
+                parameter.copy_(value)
+
+    def _answer(self, rows: Rows) -> Array:
         """Return scores, or probabilities, of rows with m* fed."""
         with torch.no_grad():
             parts = np.split(np.arange(len(rows)), range(_AT_ONCE, len(rows), _AT_ONCE))
@@ -163,29 +189,23 @@ class _Plugged:
         answers = outputs.softmax(1) if self._task == "classification" else outputs
         return answers.double().nan_to_num(0.0).numpy()
 
-    def layers(self, rows: Rows) -> list[Array]:
-        """Return the activations of rows with m* fed."""
-        if self._map is not None:
-            m = self._feeding.modality
-            mapped = np.asarray(rows.features[m], np.float32) @ self._map.detach().numpy()
-            rows = replace(rows, features={**rows.features, m: mapped})
-        return list(activations(self._backbone, self._feeding, rows).values())
-
-    def train(self, shown: Array, others: Array, draw: np.random.Generator) -> None:
-        """Train on the rows `shown`, and keep the step that does best on `others`."""
-        best, least = [], np.inf
-        for _ in self._steps(shown, draw) if self._trained else ():
+    def _train(self, shown: Array, others: Array, draw: np.random.Generator) -> None:
+        """Train on the rows `shown` from the start, and keep the step that does best on `others`."""
+        self._put(self._start)
+        best, least, worse = self._start, np.inf, 0
+        for _ in self._steps(shown, draw):
             with torch.no_grad():
                 loss = float(self._loss(others))
+            worse += 1
             if loss < least:
-                best, least = [p.detach().clone() for p, _ in self._trained], loss
-        with torch.no_grad():
-            for (parameter, _), value in zip(self._trained, best, strict=False):
-                parameter.copy_(value)
+                best, least, worse = [parameter.detach().clone() for parameter, _ in self._trained], loss, 0
+            if worse == 2:
+                break
+        self._put(best)
 
     def _steps(self, shown: Array, draw: np.random.Generator) -> Iterator[int]:
         """Take steps of Adam; yield at those that are compared."""
-        parameters = [p for p, _ in self._trained]
+        parameters = [parameter for parameter, _ in self._trained]
         moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
         yield 0
         for step in range(1, _CHECKED[-1] + 1):
@@ -194,23 +214,22 @@ class _Plugged:
                 return
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
             with torch.no_grad():
-                for (p, mask), gradient, (mean, square) in zip(self._trained, gradients, moments, strict=True):
-                    g = torch.zeros_like(p) if gradient is None else gradient.nan_to_num(0.0) * mask
-                    mean.lerp_(g, 1 - _DECAYS[0])
-                    square.lerp_(g.square(), 1 - _DECAYS[1])
-                    scale = square.div(1 - _DECAYS[1] ** step).sqrt_().add_(_TINY)
-                    p.addcdiv_(mean, scale, value=-_RATE / (1 - _DECAYS[0] ** step))
+                for (parameter, mask), gradient, moment in zip(self._trained, gradients, moments, strict=True):
+                    if gradient is not None:
+                        step_by_adam(parameter, moment, gradient.nan_to_num(0.0) * mask, step, _RATE)
             if step in _CHECKED:
                 yield step
 
     def _loss(self, index: Array) -> Tensor:
-        return task_loss(self._run(self._rows.take(index)), self._labels[torch.from_numpy(index)], self._task).mean()
+        return task_loss(
+            self._run(self._half.rows.take(index)), self._labels[torch.from_numpy(index)], self._task
+        ).mean()
 
     def _run(self, rows: Rows) -> Tensor:
         features, available = self._feeding(rows, self._feeding.retained)
-        given, m = {name: to_tensor(x) for name, x in features.items()}, self._feeding.modality
+        given, modality = {name: to_tensor(x) for name, x in features.items()}, self._half.modality
         if self._map is not None:
-            given[m] = given[m].float() @ self._map
+            given[modality] = given[modality].float() @ self._map
         outputs: Tensor = self._network(given, {m: torch.from_numpy(bits) for m, bits in available.items()})
         return outputs
 

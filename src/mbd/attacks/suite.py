@@ -1,8 +1,8 @@
 """The audit: every attack on every model, the gate's decision, and the content of `leakage.json`.
 
 The models are attacked with the same rows, halves and seeds; outputs and activations are extracted once and shared by
-all attacks. Each deleted modality is attacked separately. All attacks but `reattach` run again on the deleted model and
-the reference after quantisation and pruning: a deletion that only hides may be undone when weights are rounded.
+all attacks. Each deleted modality is attacked separately. All attacks but `reattach` and `copies` run again on the
+deleted model and the reference after quantisation and pruning: a deletion that only hides may be undone by rounding.
 
     int8     w → s · round(w / s),  s = max|w| / 127 for each weight tensor (symmetric), biases and scalings unchanged
     pruned   the smallest share of each weight tensor becomes 0
@@ -194,7 +194,7 @@ def _specification(
 ) -> SuiteRecord:
     deletion = audit.after.deletion
     return SuiteRecord(
-        parameters=params.model_dump(mode="json", exclude={"history"}),  # a path, and no business of a reader
+        parameters=params.model_dump(mode="json"),
         added=_added(params),
         judged_together=sum(record.decision != "informational" for record in attacks),
         rows={attack_context.modality: _attacked_rows(attack_context) for attack_context in contexts},
@@ -229,10 +229,10 @@ def changed(target_model: TargetModel, variant: WeightChange, params: AttacksSet
 
 def to_int8_and_back(tensor: Array) -> Array:
     """Return a tensor after symmetric quantisation to 8 bits and back."""
-    scale = float(np.abs(tensor).max(initial=0)) / _LEVELS
+    scale = float(np.abs(tensor, where=np.isfinite(tensor), out=np.zeros_like(tensor)).max(initial=0)) / _LEVELS
     if scale < np.finfo(np.float32).tiny:  # a step that float32 cannot have: there is nothing to round
         return tensor
-    levels = np.clip(np.round(tensor / scale), -_LEVELS, _LEVELS).astype(np.int8)
+    levels = np.clip(np.round(np.nan_to_num(tensor / scale)), -_LEVELS, _LEVELS).astype(np.int8)
     return (levels * scale).astype(tensor.dtype)
 
 

@@ -1,6 +1,6 @@
 """From the records of a deletion to the predicate of its certificate: what is disclosed, and what is only committed to.
 
-An empirical deletion promises nothing of the old weights, so it may disclose their digests. A certified or exact one
+An empirical deletion promises nothing of the old weights, so it may disclose their digests. One of any other kind
 states that the release reveals (next to) nothing of what was deleted; a digest of the old weights or of the deleted
 data would let anyone with a good guess confirm it, so the certificate holds salted commitments instead, here and in the
 evidence.
@@ -161,7 +161,7 @@ def public_leakage(leakage: LeakageRecord, hidden: Mapping[str, str]) -> Leakage
 
 def _hidden(certificate_input: CertificateInput, commitments: Commitments) -> dict[str, str]:
     deletion, leakage = certificate_input.deletion, certificate_input.leakage
-    if deletion.guarantee.kind == "empirical":
+    if not deletion.guarantee.rules.hides_digests:
         return {}
     hidden = hidden_digests([*deletion.lineage, deletion.before], deletion.data, commitments)
     return hidden | (hidden_digests([], leakage.data, commitments) if leakage else {})
@@ -286,7 +286,7 @@ def _disclosures(deletion: DeletionRecord) -> tuple[str, ...]:
     )
     return (
         subjects if deletion.request.subjects else attacks,
-        disclosed if deletion.guarantee.kind == "empirical" else hidden,
+        hidden if deletion.guarantee.rules.hides_digests else disclosed,
         "Certificates of models that come from the same training can be recognised by lineage.id.",
     )
 
@@ -340,6 +340,8 @@ def reaudit(
         "models.after": (record.models.get("after"), statement.digests[WEIGHTS]),
         "modalities": (sorted(record.modalities), sorted(predicate.deleted.modalities)),
     }
+    if set(predicate.deleted.modalities) <= set(record.modalities) <= set(predicate.deleted.revoked):
+        del facts["modalities"]  # an audit may be after all that was ever deleted
     for key, (attacked, certified) in facts.items():
         if attacked != certified:
             raise UsageError(
@@ -350,9 +352,8 @@ def reaudit(
             )
     if all(reason.startswith(f"{STRENGTH} (") for reason in record.reasons):
         _refuse_unsupported(record, predicate, file)
-    secret = predicate.guarantee.kind != "empirical"
     old = [record.models["before"]] if "before" in record.models else []
-    hidden = hidden_digests(old, record.data, commitments) if secret else {}
+    hidden = hidden_digests(old, record.data, commitments) if predicate.guarantee.rules.hides_digests else {}
     published = public_leakage(record, hidden)
     content = published.to_bytes()
     reaudited = ReauditStatement(

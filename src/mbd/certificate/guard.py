@@ -3,21 +3,23 @@
 A model is admitted only if the log has a certificate of its very weights that verifies (signatures, log, structure),
 is not revoked, superseded, refuted or overdue, and the model takes no modality that was revoked for its name. Without a
 certificate, a registration of its weights and record admits it, if it was not revoked and the model has seen nothing
-that was revoked for its name, neither a modality nor recordings of a person. Purged weights are admitted by nothing, so
-the guard needs no list of them. Nothing is admitted if the log cannot be read completely, or if its checkpoint is too
-old.
+that was revoked for its name, neither a modality nor recordings of a person. Weights that have several names are loaded
+under one of them, and what is held against them under one holds under all: a model that an audit has refuted, or that
+has seen what is revoked for one of its names, is not admitted by registering it under another. Purged weights are
+admitted by nothing, so the guard needs no list of them. Nothing is admitted if the log cannot be read completely, or if
+its checkpoint is too old.
 :func:`input_schema` is the JSON Schema of what a model may be given: a revoked modality does not validate.
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from mbd.certificate.verification import Verdict, from_store, verify_bundle
-from mbd.errors import DataError, VerificationError
+from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import sha256_file
 from mbd.formats.features import Shape, lengths_of
 from mbd.formats.files import MODEL, WEIGHTS
@@ -77,10 +79,11 @@ def admit(
         at: The time that counts as now.
         max_age: How old the log's checkpoint may be; an older one may hide that the certificate was revoked.
         history: What the store's log says, if it was read before.
-        name: The model name under which it is to be loaded: statements about other names do not count. None: any name.
+        name: The model name under which it is to be loaded. None: its only one.
 
     Raises:
         VerificationError: The model may not be loaded; it says why.
+        UsageError: The weights have several names, and none was given.
 
     """
     at = at or now()
@@ -92,8 +95,14 @@ def admit(
         raise DataError("there are no weights in this folder", file=model / WEIGHTS, hint="give a model folder")
     history = (history or read_history(store, trust)).require(at, max_age)
     refused: list[str] = []
-    for release in _releases(history, digests[WEIGHTS], name):
+    releases = _releases(history, digests[WEIGHTS])
+    names = sorted({release.model for release in releases})
+    if name is None and len(names) > 1:
+        hint = "say under which it is to be loaded"
+        raise UsageError("these weights have several names", key="--as", value=", ".join(names), hint=hint)
+    for release in (r for r in releases if name in (None, r.model)):
         problem, verdict = _problem(release, model, digests, history, trust, at, max_age)
+        problem = problem or _held_against(releases, release, history)
         if problem is None:
             record = ModelRecord.read(model / MODEL, "model record (model.json)", "fetch the model again")
             return Admission(release, verdict, record)
@@ -107,11 +116,24 @@ def admit(
     )
 
 
-def _releases(history: History, weights: str, name: str | None) -> list[Release]:
-    """Return the certificates and then the registrations of these weights (under a name), the latest first."""
+def _releases(history: History, weights: str) -> list[Release]:
+    """Return the certificates and then the registrations of these weights, the latest first."""
     kinds: tuple[Iterable[Release], ...] = (history.certificates.values(), history.registrations.values())
-    of_name = (r for releases in kinds for r in reversed(tuple(releases)) if name in (None, r.model))
-    return [r for r in of_name if r.weights == weights]
+    return [r for releases in kinds for r in reversed(tuple(releases)) if r.weights == weights]
+
+
+def _held_against(releases: Sequence[Release], release: Release, history: History) -> str | None:
+    """Say what the log holds against the weights of a release under any of their names; None: nothing.
+
+    An audit that has refuted them is answered by a certificate alone that was logged after it.
+    """
+    by_name: dict[str, list[str | None]] = {}
+    for each in releases:
+        for audit in (s for s in history.about(each.digest) if s.effect == "refuted"):
+            if isinstance(release, RegistrationFacts) or release.index < audit.index:
+                return f"these weights, as {each.model}, were refused by the audit of {audit.issued:%Y-%m-%d}"
+        by_name.setdefault(each.model, []).append(history.model(each.model).problem(each))
+    return next((problems[0] for problems in by_name.values() if all(problems)), None)
 
 
 def _problem(

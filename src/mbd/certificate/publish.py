@@ -20,26 +20,33 @@ Run again, each part finds its work done. The certificate goes under Object Lock
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 from securesystemslib.signer import Signer
 
 from mbd.errors import DataError, MbdError, VerificationError
 from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
-from mbd.formats.layout import certificate_name, latest_name, object_name, proof_name, read_pointer
-from mbd.formats.receipt import LatestPointer, LockRecord, LogRecord, ObjectRecord, Receipt
-from mbd.formats.statement import SUBJECTS, AboutCertificate, DeletionStatement
-from mbd.history.history import MAX_AGE, ModelHistory, trained_on_revoked
-from mbd.history.memory import check_memory, is_remembered
+from mbd.formats.layout import (
+    LatestPointer,
+    LockRecord,
+    LogRecord,
+    ObjectRecord,
+    Receipt,
+    certificate_name,
+    latest_name,
+    object_name,
+    proof_name,
+    read_pointer,
+)
+from mbd.formats.statement import SUBJECTS, AboutCertificate, AnyStatement, DeletionStatement
+from mbd.history.history import ModelHistory, trained_on_revoked
 from mbd.history.replay import read_history
-from mbd.history.state import find_unlogged
 from mbd.log.append import append, complete
 from mbd.log.checkpoint import Checkpoint, Inclusion, check_log_signer, leaf_of
-from mbd.log.reader import Log, read_head
+from mbd.log.memory import open_to_sign
+from mbd.log.reader import Log
 from mbd.log.repair import Repaired, renew_head, repair_log
-from mbd.params.certificate import CertificateSettings
-from mbd.params.operations import StoreSettings
+from mbd.params.operations import CertificateSettings, StoreSettings
 from mbd.records import now
 from mbd.storage import lock_for
 from mbd.storage.store import Lock, OtherContentError, Store, StoredObject, update
@@ -58,28 +65,8 @@ class Publisher:
     settings: StoreSettings
     log_signer: Signer
     trust: Trust
-    max_age: timedelta = MAX_AGE
-    """how old the head of a log may be that was never read on this machine"""
     private: Path | None = None
     """the issuer's folder `certificate.private`; None: commitments cannot be opened"""
-
-    def check_head(self) -> None:
-        """Refuse to continue a log that may be an old copy.
-
-        A new entry would give it a new date, so that no reader could tell by its age any more.
-
-        Raises:
-            VerificationError: The log was never read on this machine, and its head is old.
-
-        """
-        head, _ = read_head(self.store, self.trust)
-        if head and now() - head.time > self.max_age and not is_remembered(self.store, self.trust):
-            raise VerificationError(
-                f"the log's checkpoint is of {head.time:%Y-%m-%d %H:%M:%SZ}, older than {self.max_age.days} days, and "
-                "was never read on this machine: it may be an old copy",
-                file=self.store.url,
-                hint="compare it with one that was kept elsewhere (`mbd log check --since FILE`), then `mbd log renew`",
-            )
 
     def check_leaf(self, leaf: bytes) -> None:
         """Refuse a leaf that is no statement of trusted signers in this store, or that brings back what is revoked.
@@ -87,9 +74,7 @@ class Publisher:
         A claim is an object like any other: somebody without a key can claim a place for a certificate that was signed
         and then abandoned.
         """
-        name = certificate_name(leaf.hex())
-        data = self.store.read(name, sha256=leaf.hex())
-        statement = verify_envelope(data, None, self.trust, unpublished=True).require(name)
+        statement = verify_leaf(self.store, self.trust, leaf)
         if isinstance(statement, DeletionStatement):
             _refuse_revoked(self, leaf.hex(), statement)
 
@@ -104,30 +89,23 @@ class Publisher:
             VerificationError: It is damaged beyond that, or does not continue the log that was read here before.
 
         """
-        check_memory(self.store, self.trust.as_if_none_revoked())
         return repair_log(self.store, self.log_signer, self.trust, self.check_leaf)
 
     def renew(self) -> Checkpoint | None:
         """Sign the log's head again with the present time; return it, or None if nothing has been logged yet.
 
         Raises:
-            VerificationError: The log is not the newest: it was rolled back, or an envelope outside of it has a proof.
+            VerificationError: The log is not the newest that this machine knows.
 
         """
         self.complete()
-        history = read_history(self.store, self.trust)
-        for digest in find_unlogged(history):
-            try:
-                proof, envelope = (self.store.read(name(digest)) for name in (proof_name, certificate_name))
-            except DataError:
-                continue  # there is no proof, or the object is too large for a statement
-            if verify_inclusion(envelope, proof, self.trust).inclusion:
-                raise VerificationError(
-                    "the log was rolled back: this was logged, and the log no longer has it",
-                    file=certificate_name(digest),
-                    hint="bring the newest checkpoint and the entries back from a copy of the store",
-                )
         return renew_head(self.store, self.log_signer, self.trust)
+
+
+def verify_leaf(store: Store, trust: Trust, leaf: bytes) -> AnyStatement:
+    """Return the statement of a leaf; an MbdError if it is not in the store, or not one of trusted signers."""
+    name = certificate_name(leaf.hex())
+    return verify_envelope(store.read(name, sha256=leaf.hex()), None, trust, unpublished=True).require(name)
 
 
 def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, Path]) -> tuple[Receipt, Inclusion]:
@@ -168,7 +146,7 @@ def publish_statement(publisher: Publisher, envelope: bytes) -> tuple[ObjectReco
     """Log and publish a signed statement of any kind; return its object, that of its proof, and the proof."""
     store, digest = publisher.store, certificate_digest(envelope)
     check_log_signer(publisher.log_signer, publisher.trust, now())
-    publisher.check_head()
+    open_to_sign(store, publisher.trust)
     lock = lock_for(store, publisher.settings, now())
     stored = store.create(certificate_name(digest), envelope, lock=lock)
     inclusion = append(store, leaf_of(envelope), publisher.log_signer, publisher.trust, publisher.check_leaf)

@@ -24,7 +24,7 @@ from mbd.formats.statement import RegistrationStatement, ReinstatementStatement,
 from mbd.history.facts import CertificateFacts, RegistrationFacts, registration_facts
 from mbd.history.history import History
 from mbd.history.replay import read_history
-from mbd.params.certificate import CertificateSettings
+from mbd.params.operations import CertificateSettings
 from mbd.records import now
 from mbd.storage.store import Store, update
 from mbd.trust.envelope import certificate_digest

@@ -5,21 +5,20 @@
     verdict.decision, verdict.problems
 
 Checks trust only the holders of the keys in the trust file, and none needs torch. Whether a certificate is still in
-force is known to the store alone: without one the decision is at most `authentic`.
+force is known to the store alone: without one it is `not verified`.
 """
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mbd.formats.limits import CHECKPOINT_AGE
-from mbd.formats.predicate import Erasure
+from mbd.formats.predicate import CHECKPOINT_AGE
 from mbd.formats.statement import SUBJECTS, DeletionStatement
 from mbd.records import now
 from mbd.trust.trust_file import Trust
 from mbd.verifier.bundle import VerificationInput, from_folder, from_store
 from mbd.verifier.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name, in_short
 from mbd.verifier.reader import CANONICAL, SCHEMA, SIGNATURES, VALIDITY, ParsedEnvelope, verify_envelope
-from mbd.verifier.verdict import Check, Verdict, decide, failed, not_asked, not_checkable
+from mbd.verifier.verdict import Check, StoreStatus, Verdict, decide, failed, not_asked, not_checkable
 
 if TYPE_CHECKING:
     from mbd.history.history import History
@@ -38,37 +37,42 @@ def verify_bundle(
 ) -> Verdict:
     """Check everything that can be checked.
 
-    Without `trust` no signature counts, and the verdict is never `verified`. `unpublished`: the certificate is
-    about to be published, so that it is not yet in the log is no fault. `at`: the time that counts as now. `history`:
+    Without `trust` no signature counts. `unpublished`: the certificate is about to be published, so that it is not yet
+    in the log is no fault. `at`: the time that counts as now. `history`:
     what the store's log says, if it was read before. `max_age`: how old the log's checkpoint may be.
     """
     at = at or now()
-    read = verify_envelope(verification_input.envelope, verification_input.proof, trust, at=at, unpublished=unpublished)
+    proof = verification_input.proof
+    if verification_input.store is not None and trust is not None:
+        from mbd.history.state import proof_in_log  # noqa: PLC0415 -- who asks no store reads no log
+
+        proof = proof_in_log(verification_input.digest, proof, verification_input.store, trust, history)
+    read = verify_envelope(verification_input.envelope, proof, trust, at=at, unpublished=unpublished)
     if not isinstance(read.statement, DeletionStatement):
         return _verdict(verification_input, trust, [*_no_certificate(read)])
     statement = read.statement
-    status, asked = not_asked(), verification_input.store is not None
+    status = not_asked()
     if verification_input.store is not None:
         from mbd.history.state import store_status  # noqa: PLC0415 -- who asks no store reads no log
 
-        place, proof = verification_input.store, read.inclusion
-        status = store_status(verification_input.digest, proof, place, trust, at, history=history, max_age=max_age)
+        digest, place = verification_input.digest, verification_input.store
+        status = store_status(digest, read.inclusion, place, trust, at, history=history, max_age=max_age)
     digests = digest_checks(verification_input, statement)
     checks = [
         *read.checks,
-        *(check.model_copy(update={"required": asked}) for check in status.checks),
+        *status.checks,
         *digests,
         *content_checks(verification_input, statement, digests),
-        date_check(statement, status.reaudit_by, at),
+        date_check(statement, status.reaudit_by, at, replaced=status.successor is not None),
     ]
-    return _verdict(verification_input, trust, checks, statement, status.erasure)
+    return _verdict(verification_input, trust, checks, read, status)
 
 
 def _no_certificate(read: ParsedEnvelope) -> list[Check]:
     checks = list(read.checks)
     if read.statement is not None:
         reason = f"this is not a certificate, but a statement of type {read.statement.predicateType}"
-        checks = [failed(SCHEMA, reason, required=True), not_checkable(CANONICAL, reason, required=True)]
+        checks = [failed(SCHEMA, reason, "not verified"), not_checkable(CANONICAL, reason, required=True)]
     names = (SIGNATURES, VALIDITY, *map(digest_name, SUBJECTS), REAUDIT)
     return checks + [not_checkable(name, "there is no certificate that could be read") for name in names]
 
@@ -77,16 +81,23 @@ def _verdict(
     verification_input: VerificationInput,
     trust: Trust | None,
     checks: list[Check],
-    statement: DeletionStatement | None = None,
-    erasure: Erasure | None = None,
+    read: ParsedEnvelope | None = None,
+    status: StoreStatus | None = None,
 ) -> Verdict:
     return Verdict(
         source=verification_input.where,
         decision=decide(checks),
-        certificate=verification_input.digest if statement else None,
-        claims=in_short(statement, erasure) if statement else {},
+        certificate=verification_input.digest if read else None,
+        claims=_claims(read, status),
         model=str(verification_input.model) if verification_input.model else None,
         store=verification_input.store.url if verification_input.store else None,
         trust=trust.digest if trust else None,
+        successor=status.successor if status else None,
         checks=tuple(checks),
     )
+
+
+def _claims(read: ParsedEnvelope | None, status: StoreStatus | None) -> dict[str, Any]:
+    if read is None or read.envelope is None or not isinstance(read.statement, DeletionStatement):
+        return {}
+    return in_short(read.statement, [signature.keyid for signature in read.envelope.signatures], status)

@@ -11,7 +11,7 @@ import click
 
 from mbd import __version__, logs
 from mbd.cli.options import CommandGroup, log_options
-from mbd.errors import EXIT_CODES, ExitCode, MbdError, MissingExtraError
+from mbd.errors import EXIT_CODES, ExitCode, MbdError, extras_named
 
 SECTIONS = {
     "The steps, in order": (
@@ -30,14 +30,15 @@ SECTIONS = {
         "register",
     ),
     "For those who rely on the result": ("verify", "guard", "report", "certificate"),
-    "For those who run it": ("models", "request", "serve", "keys", "log", "shred", "exporter", "pipeline"),
-    "To find your way": ("params", "show", "doctor"),
+    "For those who run it": ("models", "request", "serve", "keys", "log", "shred", "exporter", "pipeline", "deploy"),
+    "To find your way": ("init", "show", "params", "doctor"),
 }
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 _STEPS = [name for name in SECTIONS["The steps, in order"] if name not in ("train", "purge")]
 _MODULES = dict.fromkeys(_STEPS, "steps") | {
     "guard": "verify",
     "report": "verify",
+    "init": "show",
     "params": "show",
     "doctor": "show",
     "exporter": "serve",
@@ -88,7 +89,8 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
     """Run a command that is called `name`; every error ends with its own exit code."""
     logs.configure(logging.INFO, "text")
     try:
-        command(arguments, prog_name=name, standalone_mode=False)
+        with extras_named():
+            command(arguments, prog_name=name, standalone_mode=False)
     except MbdError as error:
         _end(str(error), error.exit_code)
     except OSError as error:
@@ -96,10 +98,6 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
             raise
         hint = "free some space, or write elsewhere; nothing half-written is left, so run the command again"
         _end(str(MbdError(f"cannot write: {error.strerror}", file=error.filename, hint=hint)), ExitCode.FAILURE)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "mbd":
-            raise
-        _end(str(MissingExtraError("this command", _extra_with(error.name), error.name)), ExitCode.FAILURE)
     except click.exceptions.Abort as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
             _end("interrupted; nothing half-written is left, run the command again", ExitCode.INTERRUPTED)
@@ -112,18 +110,3 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
 def _end(message: str, code: ExitCode) -> NoReturn:
     _LOG.error(message)
     sys.exit(code)
-
-
-def _extra_with(module: str) -> str:
-    """Return the extra of this distribution that brings the package of `module`, or all of them."""
-    from importlib.metadata import metadata, requires
-
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
-    package = canonicalize_name(module.partition(".")[0])
-    for requirement in map(Requirement, requires("missing-by-design") or []):
-        if canonicalize_name(requirement.name) == package and requirement.marker:
-            extras = metadata("missing-by-design").get_all("Provides-Extra") or []
-            return next((extra for extra in extras if requirement.marker.evaluate({"extra": extra})), "all")
-    return "all"

@@ -10,7 +10,9 @@ from mbd import logs
 from mbd.cli import options
 from mbd.cli.options import (
     CERTIFICATE,
+    FIRST_TIME,
     JSON,
+    LINE,
     STORE,
     TRUST,
     CommandGroup,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from mbd.params import Params
 
 _LOG = logging.getLogger(__name__)
-_REASON = click.option("--reason", required=True, help="Why; it is published with the statement.")
+_REASON = click.option("--reason", type=LINE, required=True, help="Why; it is published with the statement.")
 
 
 @click.group(cls=CommandGroup)
@@ -47,7 +49,7 @@ def command() -> None:
 @JSON
 @with_params
 def list_certificates(params: "Params", store: str | None, trust: Path | None) -> None:
-    """List the certificates in a store and their state."""
+    """List the certificates in a store with the verdict on each, by the log, and its state."""
     from mbd.history.replay import read_history
     from mbd.history.state import invalid_entries, status_in
     from mbd.records import now
@@ -64,7 +66,7 @@ def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", prob
 
     if not rows and not invalid:
         return "there is no certificate in this store"
-    header = ["certificate", "model", "deleted", "guarantee", "issued", "audit by", "state"]
+    header = ["certificate", "model", "deleted", "guarantee", "issued", "audit by", "verdict", "state"]
     cells = [[row["certificate"][:16], *list(row.values())[1:-1]] for row in rows]
     warning = [f"The state of certificates is unknown: {problem}."] if problem else []
     return "\n".join([table(header, cells), *(f"  {e.digest[:16]}  invalid: {e.reason}" for e in invalid), *warning])
@@ -92,9 +94,9 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
         page, statement = bundle_page(bundle), bundle.statement
         note = "Nothing was verified: use `mbd verify`."
     else:
-        opened, trusted = existing_store(params, store), trusted_keys(trust)
-        entry = read_entry(opened, certificate, trusted, now(), max_age=params.certificate.checkpoint_age)
-        page, statement = store_page(Log(opened, trusted), opened.url, entry), entry.statement
+        opened, trusted, at = existing_store(params, store), trusted_keys(trust), now()
+        entry = read_entry(opened, certificate, trusted, at, max_age=params.certificate.checkpoint_age)
+        page, statement = store_page(Log(opened, trusted), opened.url, entry, at), entry.statement
     click.echo(logs.visible(to_payload(statement).decode() if wants_json() else f"{to_text(page)}{note}"))
 
 
@@ -102,6 +104,7 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
 @CERTIFICATE
 @_REASON
 @STORE
+@FIRST_TIME
 @JSON
 @with_params
 def revoke(params: "Params", certificate: str, reason: str, store: str | None) -> None:
@@ -125,6 +128,7 @@ def revoke(params: "Params", certificate: str, reason: str, store: str | None) -
 @click.option("--by", required=True, metavar="CERTIFICATE", help="The certificate that replaces it.")
 @_REASON
 @STORE
+@FIRST_TIME
 @JSON
 @with_params
 def supersede(params: "Params", certificate: str, by: str, reason: str, store: str | None) -> None:
@@ -144,6 +148,7 @@ def supersede(params: "Params", certificate: str, by: str, reason: str, store: s
 @CERTIFICATE
 @click.option("--leakage", type=options.FOLDER, required=True, help="New attacks on its model, from `mbd attack`.")
 @STORE
+@FIRST_TIME
 @JSON
 @with_params
 def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None) -> None:
@@ -218,6 +223,7 @@ def _row(certificate: "CertificateFacts", status: "Status") -> dict[str, str]:
         "guarantee": certificate.kind,
         "issued": f"{certificate.issued:%Y-%m-%d}",
         "reaudit_by": f"{status.reaudit_by:%Y-%m-%d}",
+        "verdict": status.decision,
         "state": status.state,
         "reason": status.reason,
     }

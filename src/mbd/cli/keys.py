@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from mbd.cli.options import FOLDER, JSON, CommandGroup, existing_store, print_result, store, with_params
+from mbd.cli.options import FOLDER, JSON, LINE, CommandGroup, existing_store, print_result, store, with_params
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -114,7 +114,7 @@ def rotate(params: "Params", name: str, folder: Path | None, overlap_days: int, 
 
 @command.command()
 @click.argument("key")
-@click.option("--reason", required=True, help="Why; it is written to the trust file.")
+@click.option("--reason", type=LINE, required=True, help="Why; it is written to the trust file.")
 @store("none; entries are judged by the log's time, not by their index")
 @_FOLDER
 @JSON

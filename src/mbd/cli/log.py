@@ -1,16 +1,20 @@
 """`mbd log`."""
 
+import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mbd.cli.options import (
+    FIRST_TIME,
     ISSUER_TRUST,
     JSON,
     STORE,
     TRUST,
+    YES,
     CommandGroup,
     existing_store,
     print_result,
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     from mbd.params import Params
     from mbd.storage.store import Store
     from mbd.trust.trust_file import Trust
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @click.group(cls=CommandGroup)
@@ -78,13 +85,15 @@ def show(params: "Params", store: str | None, trust: Path | None, entry: str | N
 @with_params
 def check(params: "Params", store: str | None, trust: Path | None, since: Path | None) -> None:
     """Check the whole log: signatures, every hash, older checkpoints, the certificates in this store."""
+    from mbd.certificate.publish import verify_leaf
     from mbd.formats.layout import certificate_name
     from mbd.log.check import check_log
     from mbd.log.checkpoint import verify_checkpoint
 
     opened, trusted, _ = _open(params, store, trust)
     older = verify_checkpoint(_read(since), trusted) if since else None
-    report = check_log(opened, trusted, since=older, certificate_name=certificate_name)
+    check = partial(verify_leaf, opened, trusted)
+    report = check_log(opened, trusted, since=older, certificate_name=certificate_name, check=check)
     print_result(_as_json(report), _text(report))
     if report.problems:
         sys.exit(ExitCode.UNVERIFIED)
@@ -102,6 +111,7 @@ def _publisher(params: "Params", store: str | None, trust: Path | None) -> "Publ
 @command.command()
 @STORE
 @ISSUER_TRUST
+@FIRST_TIME
 @JSON
 @with_params
 def repair(params: "Params", store: str | None, trust: Path | None) -> None:
@@ -115,6 +125,7 @@ def repair(params: "Params", store: str | None, trust: Path | None) -> None:
 @command.command()
 @STORE
 @ISSUER_TRUST
+@FIRST_TIME
 @JSON
 @with_params
 def renew(params: "Params", store: str | None, trust: Path | None) -> None:
@@ -131,6 +142,38 @@ def renew(params: "Params", store: str | None, trust: Path | None) -> None:
         else "nothing has been logged here yet"
     )
     print_result(result, text)
+
+
+@command.command()
+@STORE
+@ISSUER_TRUST
+@YES
+@JSON
+@with_params
+def adopt(params: "Params", store: str | None, trust: Path | None, yes: bool) -> None:
+    """Decide that the log of the store is the one that counts on this machine, and give up another copy of it.
+
+    A copy of a project folder is a copy of its log. Where one has gone on, this machine refuses the other, until this
+    says which of them counts. What is given up is listed before. It stays signed: readers who have seen it refuse this
+    log, and need to hear why.
+    """
+    from mbd.history.memory import given_up
+    from mbd.log.check import take_up
+    from mbd.log.memory import read_memory
+    from mbd.log.reader import Log
+    from mbd.trust.trust_file import read_trust
+
+    opened, trusted = existing_store(params, store), read_trust(trust or Path(params.certificate.trust))
+    log, memory = Log(opened, trusted.as_if_none_revoked()), read_memory(trusted)
+    lost = given_up(log, trusted)
+    if memory.seen.size:
+        _LOG.warning("seen here before: %d entries, in %s; this log has %d", memory.seen.size, memory.url, log.size)
+    for line in lost or ["no entry that is known here"]:
+        _LOG.warning("given up: %s", line)
+    if not yes:
+        click.confirm("Let this log count on this machine?", abort=True, err=True)
+    take_up(opened, trusted, instead=True)
+    print_result({"log": trusted.log_origin, "size": log.size, "given_up": lost}, f"log of size {log.size} counts here")
 
 
 def _open(params: "Params", url: str | None, trust: Path | None) -> tuple["Store", "Trust", "Log"]:
@@ -166,7 +209,6 @@ def _as_json(report: "LogReport") -> dict[str, Any]:
         "time": f"{head.time:%Y-%m-%dT%H:%M:%SZ}" if head else None,
         "older_checkpoints": report.old_checkpoints,
         "certificates": report.certificates,
-        "certificates_elsewhere": report.elsewhere,
         "pending": report.pending,
         "problems": report.problems,
     }
@@ -176,7 +218,7 @@ def _text(report: "LogReport") -> str:
     head = report.checkpoint
     lines = [f"{report.size} entries" + (f", signed {head.time:%Y-%m-%d %H:%M:%SZ}" if head else "")]
     lines.append(f"older checkpoints: {report.old_checkpoints}")
-    lines.append(f"certificates in this store: {report.certificates}; elsewhere: {report.elsewhere}")
+    lines.append(f"certificates in this store: {report.certificates}")
     if report.pending:
         lines.append(f"not completed yet: {report.pending} (the next append or `mbd log repair` completes them)")
     lines += [f"PROBLEM: {problem}" for problem in report.problems]

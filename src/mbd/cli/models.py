@@ -7,7 +7,9 @@ import click
 
 from mbd.cli import options
 from mbd.cli.options import (
+    FIRST_TIME,
     JSON,
+    LINE,
     STORE,
     TRUST,
     CommandGroup,
@@ -124,8 +126,9 @@ def push(params: "Params", name: str, store: str | None, trust: Path | None) -> 
     help="Modality that may be taken again; repeatable.",
 )
 @click.option("--person", metavar="CERTIFICATE", help="Only what this certificate of a person's deletion revoked.")
-@click.option("--reason", required=True, help="Why, such as consent given again; it is published.")
+@click.option("--reason", type=LINE, required=True, help="Why, such as consent given again; it is published.")
 @STORE
+@FIRST_TIME
 @JSON
 @with_params
 def reinstate(

@@ -15,7 +15,7 @@ from mbd import logs
 
 if TYPE_CHECKING:
     from mbd.params import Params
-    from mbd.params.reader import ReaderParams
+    from mbd.params.tree import ReaderParams
     from mbd.storage.store import Store
     from mbd.trust.trust_file import Trust
 
@@ -24,6 +24,19 @@ _LOG = logging.getLogger(__name__)
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def _line(text: str) -> str:
+    from mbd.names import valid_line
+
+    try:
+        return valid_line(text) if text else text
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+LINE = click.types.FuncParamType(_line)
+LINE.name = "text"
 _JSON = "mbd.json"
 
 
@@ -34,6 +47,21 @@ def _ask_for_json(context: click.Context, _: click.Parameter, given: bool) -> No
 JSON = click.option(
     "--json", is_flag=True, expose_value=False, callback=_ask_for_json, help="Print the result as JSON."
 )
+_FIRST_TIME = "mbd.first_time"
+
+
+def _set_first_time(context: click.Context, _: click.Parameter, given: bool) -> None:
+    context.meta[_FIRST_TIME] = given
+
+
+FIRST_TIME = click.option(
+    "--first-time",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_first_time,
+    help="This machine has never signed the log of the store: compare it with all signed checkpoints there, and sign.",
+)
+"""of commands that sign the log"""
 CERTIFICATE = click.argument("certificate")
 MODALITIES = click.option(
     "--modality", "modalities", required=True, multiple=True, metavar="MODALITY", help="Modality to delete; repeatable."
@@ -125,12 +153,14 @@ def wants_json() -> bool:
 def print_result(result: object, text: str | None = None) -> None:
     """Print a command's result to standard output: as JSON, or as text for a terminal.
 
+    A stage of DVC is one of many, so there only the first paragraph of the text is printed.
+
     Args:
         result: a record, a dataclass, or JSON's own types.
         text: the same in words, unless `--json` is given; None: there is JSON alone.
     """
     if text is not None and not wants_json():
-        click.echo(logs.visible(text))
+        click.echo(logs.visible(text.partition("\n\n")[0] if _in_stage() else text))
         return
     from pydantic_core import to_jsonable_python
 
@@ -140,8 +170,14 @@ def print_result(result: object, text: str | None = None) -> None:
 
 
 def report_written(what: str, where: Path | str, look_at: str = "") -> None:
-    """Log what a command has made, where it is, and the file in it to open first."""
-    _LOG.info("%s written to %s%s", what, where, f"; open {Path(where) / look_at}" if look_at else "")
+    """Log what a command has made, where it is, and the file in it to open first; of a DVC stage its file says so."""
+    if not _in_stage():
+        _LOG.info("%s written to %s%s", what, where, f"; open {Path(where) / look_at}" if look_at else "")
+
+
+def _in_stage() -> bool:
+    """Return whether DVC runs the command."""
+    return "DVC_STAGE" in os.environ
 
 
 def suggest(*command: object) -> None:
@@ -152,7 +188,7 @@ def suggest(*command: object) -> None:
     """
     file, settings = given("params_file"), [s for s in given("settings") if not s.startswith("features.")]
     same = (*(["--params", file] if file else []), *repeated("--set", settings))
-    if "DVC_STAGE" not in os.environ:
+    if not _in_stage():
         _LOG.info("next: mbd %s", shlex.join(map(str, (*command, *same))))
 
 
@@ -215,6 +251,17 @@ class CommandGroup(click.Group):
             raise click.UsageError(error.message + hint, ctx) from error
 
 
+def params_options(command: Command) -> Command:
+    """Add `--params FILE` and repeated `--set a.b=value`: `params_file` and `settings`."""
+    file = click.option(
+        "--params", "params_file", type=click.Path(path_type=Path), help="Parameters [default: ./params.yaml]."
+    )
+    settings = click.option(
+        "--set", "settings", multiple=True, metavar="A.B=VALUE", help="Set one parameter; repeatable."
+    )
+    return log_options(hidden=True)(file(settings(command)))
+
+
 def with_params(command: Command, load: str = "mbd.params:load_params") -> Command:
     """Add `--params FILE` and repeated `--set a.b=value`; the command gets them as one argument `params`."""
 
@@ -223,7 +270,9 @@ def with_params(command: Command, load: str = "mbd.params:load_params") -> Comma
 
         from mbd.steps.step import step_context
 
-        params, context = resolve_name(load)(params_file, settings), click.get_current_context()
+        context = click.get_current_context()
+        settings += ("certificate.first_time=true",) if context.meta.get(_FIRST_TIME) else ()
+        params = resolve_name(load)(params_file, settings)
         if context.invoked_subcommand:  # which has parameters and a context of its own
             command(params=params, **options)
             return
@@ -232,16 +281,10 @@ def with_params(command: Command, load: str = "mbd.params:load_params") -> Comma
 
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__dict__.update(command.__dict__)
-    file = click.option(
-        "--params", "params_file", type=click.Path(path_type=Path), help="Parameters [default: ./params.yaml]."
-    )
-    settings = click.option(
-        "--set", "settings", multiple=True, metavar="A.B=VALUE", help="Set one parameter; repeatable."
-    )
-    return log_options(hidden=True)(file(settings(wrapped)))
+    return params_options(wrapped)
 
 
-with_reader_params = partial(with_params, load="mbd.params.reader:load_reader_params")
+with_reader_params = partial(with_params, load="mbd.params.tree:load_reader_params")
 """for commands that only read a store"""
 
 

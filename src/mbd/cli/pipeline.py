@@ -1,6 +1,7 @@
 """`mbd pipeline`."""
 
 import sys
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mbd.cli.options import FOLDER, JSON, CommandGroup, print_result, suggest, with_params
-from mbd.errors import UsageError
+from mbd.errors import MbdError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from mbd.params import Params
 
 _SIGNING = ("train", "delete")
+_POLL_SECONDS = 5
 _NAME = click.argument("name", metavar="NAME")
 _MODALITY = click.option(
     "--modality", "modalities", multiple=True, metavar="MODALITY", help="Modality to delete; repeatable."
@@ -124,7 +126,7 @@ def submit(params: "Params", name: str, title: str | None, dry_run: bool, **aske
     given = _pipelines("arguments").given(name, params, **asked)
     wanted = cluster.submission(name, params.platform, given, title=title)
     send = None if dry_run else lambda: cluster.Cluster(params.platform).submit(name, wanted)
-    _send(wanted, send)
+    _send(params, name, wanted, given, send)
 
 
 @command.command()
@@ -159,25 +161,72 @@ def schedule(
     when = _pipelines("schedule").checked_cron(cron)
     wanted = cluster.submission(name, params.platform, given, cron=when, title=title)
     send = None if dry_run else lambda: cluster.Cluster(params.platform).schedule(name, wanted)
-    _send(wanted, send)
+    _send(params, name, wanted, given, send)
 
 
 @command.command()
+@click.argument("run", required=False, metavar="[RUN]")
+@click.option("--watch", is_flag=True, help="Follow the run until it ends; exit code 1 if it fails.")
+@click.option("--logs", is_flag=True, help="Also print the logs of the tasks that failed.")
 @JSON
 @with_params
-def status(params: "Params") -> None:
-    """List runs and schedules of the experiment on the cluster."""
-    listed = _pipelines("cluster").Cluster(params.platform).status()
-    lines = []
-    for kind, entries in listed.items():
-        lines += [f"{kind}: {len(entries)}", *("  " + "  ".join(entry.values()) for entry in entries)]
-    print_result(listed, "\n".join(lines))
-
-
-def _send(wanted: Any, send: "Callable[[], tuple[str, str]] | None") -> None:  # noqa: ANN401 -- of `pipelines`
-    if send is None:
-        print_result(wanted)
+def status(params: "Params", run: str | None, watch: bool, logs: bool) -> None:
+    """List runs and schedules of the experiment, or the tasks of one run (its name or id), with why a task failed."""
+    cluster = _pipelines("cluster").Cluster(params.platform)
+    if run is None:
+        if watch or logs:
+            raise UsageError("no run is named", key="RUN", hint="`mbd pipeline status` lists them")
+        listed = cluster.status()
+        lines = []
+        for kind, entries in listed.items():
+            lines += [f"{kind}: {len(entries)}", *("  " + "  ".join(entry.values()) for entry in entries)]
+        print_result(listed, "\n".join(lines))
         return
-    outcome, identifier = send()
+    state = _follow(cluster, run) if watch else cluster.run(run)
+    where = f"kubectl logs --namespace {params.platform.namespace or 'kubeflow'}"
+    lines = [f"{run}: {state.state}", *(f"  {task.name}  {task.state}" for task in state.tasks)]
+    for task in state.failed:
+        lines += [f"failed: {task.name}: {task.reason or 'no reason recorded'}", f"  its log: {where} {task.pod}"]
+        if logs and task.pod:
+            lines.append(cluster.log(state.identifier, task.pod))
+    print_result(state._asdict(), "\n".join(lines))
+    if watch and state.state != "SUCCEEDED":
+        raise MbdError("the run has failed", value=state.state, hint=f"mbd pipeline status {state.identifier} --logs")
+
+
+def _follow(cluster: Any, run: str) -> Any:  # noqa: ANN401 -- of `pipelines`
+    """Follow a run until it ends, with a bar of its finished tasks."""
+    import time
+
+    from mbd.logs import progress_bar
+
+    with progress_bar(unit="task", desc=run) as bar:
+        while (state := cluster.run(run)).unfinished:
+            bar.total, bar.n = len(state.tasks), sum(task.state == "SUCCEEDED" for task in state.tasks)
+            bar.set_postfix_str(", ".join(task.name for task in state.tasks if task.state == "RUNNING"))
+            time.sleep(_POLL_SECONDS)
+    return state
+
+
+def _send(
+    params: "Params",
+    name: str,
+    wanted: Any,  # noqa: ANN401 -- of `pipelines`
+    given: dict[str, Any],
+    send: "Callable[[], tuple[Any, ...]] | None",
+) -> None:
+    """Send what is wanted, or print it; what would make the run fail on the cluster is said before."""
+    problems = list(_pipelines("checks").find_problems(name, params, given))
+    for problem in problems:
+        click.echo(f"warning: {problem}", err=True)
+    if send is None:
+        print_result({**asdict(wanted), "problems": problems})
+        return
+    outcome, identifier, *rest = send()
     result = {"outcome": outcome, "name": wanted.name, "id": identifier}
-    print_result(result, f"{outcome}: {wanted.name} ({identifier})")
+    lines = [f"{outcome}: {wanted.name} ({identifier})"]
+    if unfinished := [run for runs in rest for run in runs]:
+        result["unfinished"] = unfinished
+        lines.append(f"the schedule before is disabled, and stays until its run has ended: {', '.join(unfinished)}")
+        lines.append("the same command removes it then")
+    print_result(result, "\n".join(lines))

@@ -9,6 +9,7 @@ import click
 from mbd.cli import options
 from mbd.cli.options import (
     FILE,
+    FIRST_TIME,
     FOLDER,
     JSON,
     STORE,
@@ -45,6 +46,7 @@ _SHOWN = 20
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
 @YES
 @options.out("purge.json, besides certificate.private,", required=False)
+@FIRST_TIME
 @JSON
 @with_params
 def command(  # noqa: PLR0917 -- options
@@ -85,7 +87,7 @@ def command(  # noqa: PLR0917 -- options
     print_result({"statement": done.statement, "record": done.record}, text)
     report_written("proof of the purge", out or done.proof)
     suggest("purge", "scan")
-    done.refuse_incomplete()
+    purge.refuse_incomplete(done.record)
 
 
 @command.command()

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli.options import (
+    FIRST_TIME,
     JSON,
+    LINE,
     MODALITIES,
     STORE,
     CommandGroup,
@@ -38,11 +40,10 @@ def command() -> None:
 def _requests(params: "Params", store: str | None) -> "RequestStore":
     """Return the existing requests of the store at a URL (default: `store.url`)."""
     from mbd.production.request_store import RequestStore
-    from mbd.storage import open_private
 
     if params.store.private is None:
         existing_store(params, store)
-    return RequestStore(open_private(store or params.store.url, params.store))
+    return RequestStore.open(params, store or params.store.url)
 
 
 @command.command()
@@ -59,7 +60,7 @@ def _requests(params: "Params", store: str | None) -> "RequestStore":
 )
 @features(required=False, help="FeatureSet to look persons up in [default: that of the current release].")
 @click.option("--nothing-held", is_flag=True, help="A person may be unknown: the answer is a signed statement of that.")
-@click.option("--reason", default="", help="Why, in a few words; no names of persons.")
+@click.option("--reason", type=LINE, default="", help="Why, in a few words; no names of persons.")
 @click.option("--requester", default="", help="A case number; no personal data.")
 @click.option("--token", help="Idempotency token: the same one again submits nothing new.")
 @JSON
@@ -103,15 +104,19 @@ def submit(
 @JSON
 @with_params
 def list_command(params: "Params", store: str | None, only_open: bool) -> None:
-    """List requests, nearest deadline first."""
+    """List requests, nearest deadline first; those written without their key are not authentic."""
+    from mbd.formats.request import OPEN
+
     requests = _requests(params, store)
-    chosen = list(requests.open_requests()) if only_open else sorted(requests.all(), key=lambda r: (r.due, r.id))
     of = {True: " of a person", False: ""}
+    stated = sorted(requests.stated(), key=lambda r: (r.due, r.id))
+    states = {r.id: r.state if requests.is_authentic(r) else "not authentic" for r in stated}
+    chosen = [r for r in stated if not only_open or states[r.id] in (*OPEN, "not authentic")]
     lines = [
-        f"{r.id}  {r.state:9}  due {r.due.date()}  {', '.join(r.modalities)}{of[bool(r.subject)]} of {r.model}"
+        f"{r.id}  {states[r.id]:9}  due {r.due.date()}  {', '.join(r.modalities)}{of[bool(r.subject)]} of {r.model}"
         for r in chosen
     ] or ["no requests"]
-    print_result(chosen, "\n".join(lines))
+    print_result([r.to_plain() | {"authentic": states[r.id] == r.state} for r in chosen], "\n".join(lines))
 
 
 @command.command()
@@ -141,6 +146,7 @@ def cancel(params: "Params", identifier: str, store: str | None) -> None:
 @model("Trained model, where none of the name certificate.model is registered or published.", required=False)
 @click.option("--worker", help="Name of this worker in the requests' history [default: host and process].")
 @click.option("--watch", is_flag=True, help="Do not end: fulfil requests as they come, until SIGTERM or SIGINT.")
+@FIRST_TIME
 @JSON
 @with_params
 def run(

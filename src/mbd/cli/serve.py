@@ -39,7 +39,9 @@ ADDRESS = click.option(
 @click.option("--tls-key", type=FILE, help="PEM file of its private key.")
 @ISSUER_TRUST
 @click.option("--worker", is_flag=True, help="Also carry out requests, as `mbd request run --watch` does.")
-@click.option("--features", type=FOLDER, help="FeatureSet folder, for --worker and for requests of persons.")
+@click.option(
+    "--features", type=FOLDER, help="FeatureSet folder, for --worker; with it, requests of persons are taken."
+)
 @click.option(
     "--model", type=FOLDER, help="Trained model, for the first deletion of certificate.model; its modalities are known."
 )
@@ -67,7 +69,7 @@ def command(
         raise click.UsageError("--worker needs --features DIR")
     from mbd.serving.app import create_app
     from mbd.serving.server import Listening, serve
-    from mbd.serving.service import Persons, Service
+    from mbd.serving.service import Service
     from mbd.steps.step import read_folder
     from mbd.trust.lineage_key import read_lineage_key
     from mbd.trust.trust_file import read_trust
@@ -77,7 +79,7 @@ def command(
     read_trust(file)  # a wrong file is an error at once
     service = Service.open(params, existing_store(params, store), file, model and read_folder(model))
     if features is not None:
-        service.persons = Persons(read_folder(features), read_lineage_key(params.certificate))
+        service.persons = read_lineage_key(params.certificate)
     if worker:
         service.worker = _worker(store)
     serve(create_app(service), listening, click.echo)
@@ -191,15 +193,15 @@ def exporter_command(
     from mbd.monitoring.store_monitor import StoreMonitor
     from mbd.monitoring.store_scanner import StoreScanner
     from mbd.production.request_store import RequestStore
-    from mbd.storage import open_private
     from mbd.trust.trust_file import read_trust
 
     file = trust or Path(params.certificate.trust)
     read_trust(file)  # a wrong file is an error at once, not a metric
     opened = existing_store(params, store)
-    private = open_private(opened.url, params.store)
-    scanner = StoreScanner(opened, private, file, params.certificate.checkpoint_age)
-    monitor = StoreMonitor(scanner, params.monitoring.scan_seconds, params.registration.retrain_days)
+    requests = RequestStore.open(params, opened.url)
+    scanner = StoreScanner(opened, requests.store, file, params.certificate.checkpoint_age, requests.key)
+    platform = params.platform if params.monitoring.kubeflow else None
+    monitor = StoreMonitor(scanner, params.monitoring.scan_seconds, params.registration.retrain_days, platform)
     if once:
         monitor.scan()
         click.echo(monitor.text(), nl=False)
@@ -208,5 +210,5 @@ def exporter_command(
     from mbd.serving.server import Listening, serve
     from mbd.serving.service import Service
 
-    service = Service(params, opened, RequestStore(private), monitor, file)
+    service = Service(params, opened, requests, monitor, file)
     serve(exporter_app(service), Listening(address, port), lambda url: click.echo(f"{url}/metrics"))

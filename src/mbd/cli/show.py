@@ -1,17 +1,64 @@
-"""To find your way: `mbd show`, `params` and `doctor`."""
+"""To find your way: `mbd init`, `show`, `params` and `doctor`."""
 
+import json
+import logging
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.options import FOLDER, JSON, log_options, print_result, with_params
+from mbd.cli.options import FOLDER, JSON, log_options, params_options, print_result, with_params
 from mbd.errors import ExitCode
 
 if TYPE_CHECKING:
     from mbd.doctor import DoctorFinding
     from mbd.params import Params
+
+_LOG = logging.getLogger(__name__)
+
+
+@click.command()
+@click.argument("folder", type=FOLDER, default=".")
+@click.option("--data", type=click.Path(exists=True), help="Your data: features.source.path, relative to FOLDER.")
+@click.option("--model", metavar="PACKAGE.MODULE:FACTORY", help="Your model: model.backbone, in FOLDER or installed.")
+@click.option("--kubeflow", is_flag=True, help="Also write the pipelines, and the stages that register a model.")
+@JSON
+@params_options
+def init_command(
+    folder: Path,
+    data: str | None,
+    model: str | None,
+    params_file: Path | None,
+    settings: tuple[str, ...],
+    *,
+    kubeflow: bool,
+) -> None:
+    """Write params.yaml, DVC stages and a README into FOLDER [.]: a project that `dvc repro` carries out.
+
+    What you set is written into params.yaml. With --model, deletion.method is `exact` unless you set another: a module
+    of any shape is trained again without the modality.
+    """
+    from mbd.cli.pipeline import compile_command
+    from mbd.params import load_params
+    from mbd.steps import init
+
+    if data and not Path(data).is_absolute():
+        data = os.path.relpath(data, folder)
+    own = {"features.source.path": data, "model.backbone": model, "deletion.method": "exact" if model else None}
+    all_settings = (*(f"{key}={json.dumps(value)}" for key, value in own.items() if value), *settings)
+    params = load_params(params_file, all_settings)
+    written = init.run(params, folder, production=kubeflow)
+    print_result(written, "\n".join(f"written: {each}" for each in written))
+    if kubeflow:
+        click.get_current_context().invoke(
+            compile_command, out=folder / "pipelines", params_file=params_file, settings=all_settings
+        )
+    init.start_dvc(folder)
+    go = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    _LOG.info("next: %sdvc repro dvc.yaml release/dvc.yaml", go)
 
 
 @click.command()
@@ -34,7 +81,7 @@ def _steps(folder: Path) -> list[dict[str, Any]]:
 
     records = [(file.parent, read_json(file)) for file in folder.glob(f"**/{STEP_FILE}")]
     if not records:
-        hint = "`make run` or `dvc repro` fills build/"
+        hint = "`mbd init` and `dvc repro` fill build/"
         raise UsageError("no step has written anything here", value=folder, hint=hint)
     return [
         {
@@ -65,16 +112,30 @@ def params_command(params: "Params", schema: bool) -> None:
 @click.command()
 @JSON
 @click.option("--sbom", is_flag=True, help="Print the installed packages as CycloneDX JSON instead.")
+@click.option("--cluster", is_flag=True, help="Check a deployment on Kubernetes instead, by kubectl and in a pod.")
+@click.option(
+    "--values", type=click.Path(path_type=Path), default="values.yaml", show_default=True, help="Of the deployment."
+)
 @with_params
-def doctor_command(params: "Params", sbom: bool) -> None:
-    """Check Python, packages, device, DVC remotes, store, keys, Pushgateway and Kubeflow, with hints."""
+def doctor_command(params: "Params", sbom: bool, cluster: bool, values: Path) -> None:
+    """Check Python, packages, device, DVC remotes, store, keys, Pushgateway and Kubeflow, with hints.
+
+    With --cluster: secrets, claims and config maps of a deployment, what Kubeflow itself needs, and all of the above
+    in a pod. Container paths in the parameters are then looked for in the pod, not here.
+    """
     from mbd.doctor import CheckState, diagnose
     from mbd.doctor.installation import bill_of_materials
 
     if sbom:
         print_result(bill_of_materials())
         return
-    findings = diagnose(params)
+    if cluster:
+        from mbd.deployment.cluster import check_cluster
+        from mbd.deployment.values import read_values
+
+        findings = list(check_cluster(read_values(values), params))
+    else:
+        findings = diagnose(params)
     failed = [finding.name for finding in findings if finding.state is CheckState.FAILED]
     end = f"failed: {', '.join(failed)}" if failed else "nothing failed"
     print_result({"healthy": not failed, "checks": findings}, f"{_text(findings)}\n\n{end}")

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli import options
-from mbd.cli.options import FOLDER, JSON, MODALITIES, YES, CommandGroup, features, print_result, wants_json, with_params
+from mbd.cli.options import (
+    FOLDER,
+    JSON,
+    LINE,
+    MODALITIES,
+    YES,
+    CommandGroup,
+    features,
+    print_result,
+    wants_json,
+    with_params,
+)
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +113,7 @@ def decrypt(params: "Params", folder: Path, out: Path) -> None:
 @click.option(
     "--kind", "kinds", type=click.Choice(["features", "models"]), multiple=True, help="Only these keys [default: both]."
 )
-@click.option("--reason", required=True, help="Why, shown when decryption fails later; no names of persons.")
+@click.option("--reason", type=LINE, required=True, help="Why, shown when decryption fails later; no names of persons.")
 @YES
 @JSON
 @with_params

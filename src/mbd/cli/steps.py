@@ -9,6 +9,7 @@ import click
 from mbd.cli import options
 from mbd.cli.options import (
     FILE,
+    FIRST_TIME,
     FOLDER,
     JSON,
     MODALITIES,
@@ -275,6 +276,8 @@ def attack_command(
 
     attack.run(params, features, before, after, reference, modalities, out, show=show, progress=True)
     if before:
+        if not Path(params.certificate.trust).exists():
+            suggest("keys", "new")
         inputs = ("--deletion", after, "--leakage", out, "--evaluation", "EVALUATION")
         suggest("certify", *inputs, "--out", "CERTIFICATE")
     else:
@@ -349,6 +352,7 @@ def certify_command(
 @model("Model that the certificate is about.")
 @STORE
 @options.out("the published bundle and its receipt", required=False)
+@FIRST_TIME
 @JSON
 @with_params
 def publish_command(params: "Params", bundle: Path, model: Path, store: str | None, out: Path | None) -> None:
@@ -359,7 +363,7 @@ def publish_command(params: "Params", bundle: Path, model: Path, store: str | No
     receipt = publish.run(params, bundle, model, url, out).receipt
     text = (
         f"certificate {receipt.certificate}\n"
-        f"published in {url}: {len(receipt.objects)} objects, entry {receipt.log.index} of the log\n"
+        f"published in {url}: {len(receipt.objects)} objects, entry {receipt.log.index} of the log\n\n"
         f"Object Lock: {receipt.object_lock}\n"
         f"anyone can verify it: mbd verify {url}/certificates/{receipt.certificate} --trust TRUST-FILE"
     )
@@ -386,6 +390,7 @@ def publish_command(params: "Params", bundle: Path, model: Path, store: str | No
     required=False,
     help="FeatureSet to compare it on with the current release: it becomes current only if it is not worse.",
 )
+@FIRST_TIME
 @JSON
 @with_params
 def register_command(

@@ -24,11 +24,11 @@ from mbd.cli.options import (
 
 if TYPE_CHECKING:
     from mbd.params import Params
-    from mbd.params.reader import ReaderParams
-    from mbd.verifier.verdict import Verdict
+    from mbd.params.tree import ReaderParams
+    from mbd.report.page.pdf import Paper
 
 
-_MARKS = {"passed": "passed", "failed": "FAILED", "not checkable": "not checkable"}
+_LOG = logging.getLogger(__name__)
 
 
 @click.command()
@@ -54,86 +54,42 @@ def verify_command(
 ) -> None:
     """Verify a certificate: a bundle's folder, or the URL of a store or of a certificate in it.
 
-    VERIFIED: every check passed or does not apply, and by the store's log the certificate is in force. For a folder,
-    this needs --store; with --offline the result is AUTHENTIC, STANDING UNKNOWN. Exit code 0 for both; 4 if a check
-    failed, or if signatures could not be checked because there is no trust file.
+    The first line is the verdict: VERIFIED (exit code 0), REPLACED (41), WITHDRAWN (42), NOT VERIFIED (43) if something
+    is missing, or FORGED OR DAMAGED (44). A folder needs --store to be verified; with --offline it is at most NOT
+    VERIFIED, as the store alone knows whether the certificate is in force.
     """
-    from mbd.errors import ExitCode
     from mbd.steps import verify
+    from mbd.verifier.words import verdict_text
 
     if reproduce != (features is not None):
         raise click.UsageError("--reproduce and --features DIR belong together")
     verdict = verify.run(params, bundle, model=model, trust=trust, store=store, offline=offline, features=features)
-    print_result(verdict, _in_words(verdict))
-    if not verdict.authentic:
-        sys.exit(ExitCode.UNVERIFIED)
-
-
-def _in_words(verdict: "Verdict") -> str:
-    width = max(len(check.name) for check in verdict.checks)
-    lines = [f"  {_MARKS[check.outcome]:<13}  {check.name:<{width}}  {check.reason}" for check in verdict.checks]
-    return "\n".join([*_headline(verdict), "", *lines])
-
-
-def _headline(verdict: "Verdict") -> list[str]:
-    if not verdict.authentic:
-        reasons = [f"  {check.name}: {check.reason}" for check in verdict.problems]
-        return [verdict.summary, *reasons, "  Do not rely on this certificate.", _trust(verdict)]
-    from mbd.formats.guarantee import WARNING
-
-    claims, guarantee = verdict.claims, verdict.claims["guarantee"]
-    proven = "" if guarantee["epsilon"] is None else f", ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}"
-    what = ", ".join(claims["modalities"]) + (" of some subjects" if claims["scope"] == "subjects" else "")
-    asked = (
-        f"in force by the log of {verdict.store}" if verdict.verified else "no store was asked whether it is in force"
-    )
-    return [
-        verdict.summary,
-        *(
-            []
-            if verdict.model
-            else ["  Nothing is said about any weights that you have: compare them with --model DIR."]
-        ),
-        f"  {asked}",
-        f"  {what} deleted from {claims['model']} by the method {claims['method']}: {guarantee['kind']}{proven}",
-        *(f"  {assumption}" for assumption in guarantee["assumptions"] if assumption.startswith(WARNING)),
-        f"  issued by {_issuer(claims['issuer'])}",
-        f"  weights {claims['weights']}",
-        f"  copies of the old weights erased: {claims['erasure']['claim']}",
-        _trust(verdict),
-    ]
-
-
-def _issuer(issuer: dict[str, str | None]) -> str:
-    name, contact = issuer["name"] or "an issuer that gives no name", issuer["contact"]
-    return f"{name} ({contact})" if contact else name
-
-
-def _trust(verdict: "Verdict") -> str:
-    if not verdict.trust_file:
-        return "  no trust file"
-    return f"  trust file {verdict.trust_file}, fingerprint {verdict.fingerprint}"
-
-
-_LOG = logging.getLogger(__name__)
+    print_result(verdict, verdict_text(verdict, every_check=_LOG.isEnabledFor(logging.DEBUG)))
+    sys.exit(verdict.rules.exit_code)
 
 
 @click.command()
 @model("Model folder that is about to be served.")
 @STORE
 @TRUST
+@click.option("--as", "name", metavar="NAME", help="Name under which it is to be loaded [default: its only one].")
 @click.option("--schema", type=FILE, help="File to write the JSON Schema of its inputs to [default: print it].")
 @JSON
 @with_reader_params
 def guard_command(
-    params: "ReaderParams", model: Path, store: str | None, trust: Path | None, schema: Path | None
+    params: "ReaderParams",
+    model: Path,
+    store: str | None,
+    trust: Path | None,
+    name: str | None,
+    schema: Path | None,
 ) -> None:
     """Admit a model to serving or refuse it (exit code 4), and print the JSON Schema of its inputs.
 
     A model is admitted if a certificate of its weights verifies, is in the log, is not revoked, superseded, refuted or
     overdue, and the model takes no modality that was revoked for its name; or if it was registered (`mbd register`) and
-    its training has seen nothing that was revoked for its name. The log must be complete, and its checkpoint not older
-    than certificate.checkpoint_days.
+    its training has seen nothing that was revoked for its name. What is held against weights under one of their names
+    holds under all. The log must be complete, and its checkpoint not older than certificate.checkpoint_days.
     """
     from mbd.certificate.guard import admit, input_schema
     from mbd.files import to_json, write_file
@@ -143,7 +99,7 @@ def guard_command(
 
     file = require_trust(trust)
     trusted, age = read_trust(file), params.certificate.checkpoint_age
-    admission = admit(read_folder(model), existing_store(params, store), trusted, max_age=age)
+    admission = admit(read_folder(model), existing_store(params, store), trusted, max_age=age, name=name)
     inputs = input_schema(admission.record)
     _LOG.info("admitted by %s %s", "certificate" if admission.certificate else "registration", admission.release.digest)
     _LOG.info("trust file %s, fingerprint %s", file.absolute(), fingerprint(trusted.digest))
@@ -161,27 +117,49 @@ def guard_command(
 
 @click.command()
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
-@store("none; give a BUNDLE")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder; or one .html, .md or .json file.")
+@store("none; with a BUNDLE the store that is asked for its status, else the one whose pages are written")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="Folder; or a .html, .md, .json or .pdf file."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["page", "card"]), default="page", help="card: for a model's README."
+)
+@click.option("--pdf", is_flag=True, help="Write the page as PDF, too (needs Chromium or WeasyPrint).")
+@click.option("--paper", type=click.Choice(["A4", "letter"]), default="A4", show_default=True, help="Paper of the PDF.")
 @TRUST
 @JSON
 @with_params
-def report_command(params: "Params", bundle: Path | None, store: str | None, out: Path, trust: Path | None) -> None:
-    """Write the page of a certificate BUNDLE, or with --store the pages of a whole store: HTML, Markdown and JSON.
+def report_command(
+    params: "Params",
+    bundle: Path | None,
+    *,
+    store: str | None,
+    out: Path,
+    form: str,
+    pdf: bool,
+    paper: "Paper",
+    trust: Path | None,
+) -> None:
+    """Write the page of a certificate BUNDLE, or with --store alone those of a whole store: HTML, Markdown and JSON.
 
-    The HTML page is self-contained, and checks digests, signatures and the log in the browser.
+    The HTML page is self-contained, and checks digests, signatures and the log in the browser. With a BUNDLE and
+    --store, the bundle is verified first, and the page begins with the verdict.
     """
     from mbd.production.store_pages import write_store_pages
-    from mbd.steps import report
+    from mbd.steps import report, verify
 
-    if (bundle is None) == (store is None):
-        raise click.UsageError("give either a BUNDLE or --store URL")
-    if bundle is not None:
-        page = report.of_bundle(bundle, out)
-        text = f"open {page} and verify it there: writing it has verified nothing"
-        print_result({"page": page}, text)
+    if bundle is None:
+        if store is None or pdf or form == "card":
+            raise click.UsageError("give a BUNDLE; --store URL without one writes pages of all certificates in it")
+        done = write_store_pages(params, existing_store(params, store).url, out, trust=trust)
+        invalid = [f"  {each.digest[:16]}  invalid: {each.reason}" for each in done.invalid]
+        text = "\n".join([f"{len(done.certificates)} certificates; open {done.page}", *invalid])
+        print_result(done, text)
         return
-    done = write_store_pages(params, existing_store(params, store).url, out, trust=trust)
-    invalid = [f"  {each.digest[:16]}  invalid: {each.reason}" for each in done.invalid]
-    text = "\n".join([f"{len(done.certificates)} certificates; open {done.page}", *invalid])
-    print_result(done, text)
+    verdict = verify.run(params, str(bundle), trust=trust, store=store) if store else None
+    if form == "card":
+        page = report.card_of_bundle(bundle, out, verdict)
+    else:
+        page = report.of_bundle(bundle, out, verdict, pdf=paper if pdf or out.suffix == ".pdf" else None)
+    found = verdict.summary if verdict else "writing it has verified nothing"
+    print_result({"page": page, "decision": verdict and verdict.decision}, f"open {page} and verify it there: {found}")

@@ -41,8 +41,7 @@ from mbd.privacy.gaussian import (
     epsilon_of,
     zcdp,
 )
-from mbd.privacy.noise import NoiseKey, one_time_key
-from mbd.privacy.sensitivity import Sensitivity, clip, of_ball
+from mbd.privacy.noise import NoiseKey, Sensitivity, clip, of_ball, one_time_key
 from mbd.registry import BACKBONES, PluginError
 from mbd.tensors import Array
 from mbd.training.trained import data_record

@@ -2,7 +2,8 @@
 
 A separable backbone (its registry object says so; the lattice is one) drops every tensor that saw it. Any other model
 is replaced by the one that was trained without it: the given reference, or one that is trained now, with the parameters
-and the seed of the model.
+and the seed of the model. Of a reference that was trained elsewhere (`mbd import`) nothing shows what it saw:
+releasing it is attested, not exact.
 
 Whole modalities of a separable model: every tensor whose provenance names one is dropped. The rest is byte for byte the
 model that training without these modalities gives (ε = 0), which anyone with the data can check by training it.
@@ -35,7 +36,7 @@ from mbd.features.leave_out import leave_out
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.features import MANIFEST
 from mbd.formats.guarantee import Guarantee
-from mbd.formats.model import DataRecord, ModelRecord, TensorRecord
+from mbd.formats.model import DataRecord, ModelRecord
 from mbd.model.compatible import refuse_other_data
 from mbd.params import Params
 from mbd.registry import BACKBONES
@@ -56,6 +57,11 @@ _ASSUMPTIONS = (
 _REPLACED = (
     "The model was trained without the modality: of its files, no byte was read. Training is deterministic, so anyone "
     "who has the retained data and the parameters can check this by training.",
+    *_OF_TRAINING,
+)
+_ELSEWHERE = (
+    "The model was trained elsewhere and imported. That its training read nothing of the modality is what the issuer "
+    "says (`mbd import --trained-on`): its parameters and seed are not recorded, so the training cannot be repeated.",
     *_OF_TRAINING,
 )
 _OF_SUBJECTS = (
@@ -82,7 +88,7 @@ def delete(request: DeletionTarget, before: ModelBefore, params: Params) -> Dele
                 "revoked": (*before.record.revoked, *request.modalities),
                 "spec": BACKBONES.get(before.record.backbone).spec_without(before.record.spec, gone),
                 "data": _without(before.record.data, gone),
-                "guarantee": _guarantee(),
+                "guarantee": _guarantee(before.record, _ASSUMPTIONS),
                 "tensors": kept,
             }
         )
@@ -97,8 +103,11 @@ def delete(request: DeletionTarget, before: ModelBefore, params: Params) -> Dele
     )
 
 
-def _guarantee(*assumptions: str) -> Guarantee:
-    return Guarantee(kind="exact", epsilon=0.0, delta=0.0, assumptions=(*_ASSUMPTIONS, *assumptions))
+def _guarantee(released: ModelRecord, assumptions: tuple[str, ...]) -> Guarantee:
+    """Return the guarantee of a released model: exact only if its training is recorded, so that it can be repeated."""
+    if not released.training_is_recorded:
+        return Guarantee(kind="attested", assumptions=_ELSEWHERE)
+    return Guarantee(kind="exact", epsilon=0.0, delta=0.0, assumptions=assumptions)
 
 
 def _replace(request: DeletionTarget, before: ModelBefore, params: Params) -> DeletionOutcome:
@@ -120,7 +129,7 @@ def _replace(request: DeletionTarget, before: ModelBefore, params: Params) -> De
         record=record.model_copy(
             update={
                 "revoked": revoked,
-                "guarantee": Guarantee(kind="exact", epsilon=0.0, delta=0.0, assumptions=_REPLACED),
+                "guarantee": _guarantee(record, _REPLACED),
             }
         ),
         tensors=tensors,
@@ -147,13 +156,12 @@ def _delete_subjects(request: DeletionTarget, before: ModelBefore, params: Param
         retained = FeatureSet.open(Path(folder), without=not_taken)
         depends = bool(set(used) & set(_training_reads(before.record)))
         with phases.phase("retrain"):
-            tensors, provenance, kept = _remade(modality, retained, before, params) if depends else _unchanged(before)
-    record, assumptions = before.record, _OF_SUBJECTS if depends else (*_OF_SUBJECTS, *_NOT_READ)
+            record, tensors, kept = _remade(modality, retained, before, params) if depends else _unchanged(before)
+    assumptions = (*_ASSUMPTIONS, *_OF_SUBJECTS, *(() if depends else _NOT_READ))
     return DeletionOutcome(
         record=record.model_copy(
             update={
-                "tensors": provenance,
-                "guarantee": _guarantee(*assumptions),
+                "guarantee": _guarantee(record, assumptions),
                 "data": data_record(retained),
             }
         ),
@@ -173,9 +181,9 @@ def _delete_subjects(request: DeletionTarget, before: ModelBefore, params: Param
 def _training_reads(record: ModelRecord) -> tuple[str, ...]:
     """Return the splits that a model's numbers depend on.
 
-    What an edit or a fine-tuning has made of a model may depend on any split.
+    What an edit or a fine-tuning has made of a model may depend on any split, and so may what was trained elsewhere.
     """
-    if record.guarantee.kind not in ("none", "exact"):
+    if record.guarantee.kind not in ("none", "exact") or not record.training_is_recorded:
         return ("train", "valid", "calibration", "test")
     return BACKBONES.get(record.backbone).recorded(record.spec).splits
 
@@ -202,12 +210,12 @@ def _splits_with(data: FeatureSet, modality: str, subjects: frozenset[str]) -> t
     return tuple(found)
 
 
-Remade = tuple[dict[str, Array], dict[str, TensorRecord], int]
-"""tensors, their provenance, and how many of them are those of the model before"""
+Remade = tuple[ModelRecord, dict[str, Array], int]
+"""record, tensors, and how many of them are those of the model before"""
 
 
 def _unchanged(before: ModelBefore) -> Remade:
-    return dict(before.tensors), dict(before.record.tensors), len(before.tensors)
+    return before.record, dict(before.tensors), len(before.tensors)
 
 
 def _remade(modality: str, retained: FeatureSet, before: ModelBefore, params: Params) -> Remade:
@@ -216,10 +224,12 @@ def _remade(modality: str, retained: FeatureSet, before: ModelBefore, params: Pa
     if backbone.retrain is None:
         with tempfile.TemporaryDirectory() as work:
             trained = backbone.train(retained, recorded_params(record, params), work=Path(work), progress=False)
-        return dict(trained.tensors), dict(trained.record.tensors), 0
+        now = {"spec": trained.record.spec, "tensors": trained.record.tensors}
+        return record.model_copy(update=now), dict(trained.tensors), 0
     tensors, provenance = backbone.retrain(modality, retained, record, before.tensors, params)
     kept = {name: t for name, t in record.tensors.items() if modality not in t.sees}
-    return {name: before.tensors[name] for name in kept} | tensors, kept | provenance, len(kept)
+    unchanged = {name: before.tensors[name] for name in kept}
+    return record.model_copy(update={"tensors": kept | provenance}), unchanged | tensors, len(kept)
 
 
 def _without(data: DataRecord, gone: set[str]) -> DataRecord:

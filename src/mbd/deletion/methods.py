@@ -6,7 +6,7 @@ Which methods fit which backbone follows from what a method needs, and is said h
 | --- | --- | --- | --- |
 | surgery | empirical | that it can be cut, and measured on calibration rows | no |
 | certified | certified (ε, δ) | that it can be cut, and fine-tuned | no |
-| exact | exact (ε = 0) | nothing | yes |
+| exact | exact (ε = 0); attested where what is released was trained elsewhere | nothing | yes |
 """
 
 from collections.abc import Callable
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from mbd.deletion.outcome import DeletionOutcome, Kind, ModelBefore
+from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.formats.deletion import DeletionTarget
+from mbd.formats.guarantee import Kind
 from mbd.params import Params
 from mbd.params.deletion import DeletionSettings
 from mbd.registry import BACKBONES, METHODS, lazy
@@ -32,7 +33,7 @@ class Method:
     delete: Callable[[DeletionTarget, ModelBefore, Params], DeletionOutcome]
     """returns the model that has forgotten the target; the step `delete` reads and writes the files"""
     kind: Kind
-    """kind of guarantee"""
+    """kind of guarantee that it declares; a deletion can claim a weaker one"""
     fits: "Callable[[Backbone], bool]" = lambda _: True
     """whether it works on a backbone"""
     parameters: tuple[str, ...] = ()
@@ -54,22 +55,22 @@ def methods_for(backbone: str) -> tuple[str, ...]:
 
 
 SURGERY = Method(
-    lazy("mbd.deletion.surgery:delete", "deletion", "train"),
+    lazy("mbd.deletion.surgery:delete"),
     kind="empirical",
     fits=lambda backbone: backbone.cut is not None and backbone.calibration is not None,
     parameters=("surgery",),
     reads=("calibration",),
 )
 CERTIFIED = Method(
-    lazy("mbd.deletion.certified:delete", "deletion", "train"),
+    lazy("mbd.deletion.certified:delete"),
     kind="certified",
     fits=lambda backbone: backbone.cut is not None and backbone.finetune is not None,
     parameters=("epsilon", "delta", "budget_limit", "certified.radius", "certified.finetune_epochs"),
     reads=("train", "valid"),
-    cost=lazy("mbd.deletion.certified:cost", "deletion", "train"),
+    cost=lazy("mbd.deletion.certified:cost"),
 )
 EXACT = Method(
-    lazy("mbd.deletion.exact:delete", "deletion", "train"),
+    lazy("mbd.deletion.exact:delete"),
     kind="exact",
     reads_for_subjects=("train", "valid"),
 )

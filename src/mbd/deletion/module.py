@@ -18,7 +18,7 @@ from mbd.errors import DataError, UsageError
 from mbd.features.contract import Split
 from mbd.formats.guarantee import WARNING
 from mbd.formats.model import ModelRecord, ModuleSpec, TensorRecord
-from mbd.model.branches import describe_missing, refuse_unbranched
+from mbd.model.branches import refuse_unbranched
 from mbd.model.checkpoint import describe
 from mbd.model.joint import to_tensor_dict
 from mbd.model.module import (
@@ -58,7 +58,6 @@ def cut_module(
     for modality in gone:
         if rows is not None:
             refuse_unbranched(architecture, modality)
-            warnings += describe_missing(architecture, modality)
         found = probe(architecture, modality)
         probes.append(found)
         warnings += [ONLY_INPUTS.format(modality=modality)] if found.only_inputs else []

@@ -8,14 +8,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import Rounding
 from mbd.formats.model import ModelRecord
 from mbd.tensors import Array
-
-Kind = Literal["empirical", "certified", "exact"]
 
 
 @dataclass(frozen=True)

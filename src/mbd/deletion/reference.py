@@ -16,9 +16,25 @@ import numpy as np
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.errors import DataError
 from mbd.formats.model import ModelRecord
-from mbd.privacy.sensitivity import distances
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
+
+
+def distances(
+    tensors: Mapping[str, Array], reference: Mapping[str, Array], indices: Mapping[str, Array]
+) -> dict[str, float]:
+    """Return the L2 distance to a reference of the same shapes at the flat positions in `indices`, and elsewhere."""
+    inside = outside = 0.0
+    for name, tensor in tensors.items():
+        difference = (tensor.astype(np.float64) - reference[name]).ravel()
+        chosen = _square(difference[indices[name]]) if name in indices else 0.0
+        inside, outside = inside + chosen, outside + max(0.0, _square(difference) - chosen)
+    return {"inside": float(np.sqrt(inside)), "outside": float(np.sqrt(outside))}
+
+
+def _square(array: Array) -> float:
+    flat = np.asarray(array, np.float64).ravel()
+    return float(flat @ flat)
 
 
 def reference_distances(

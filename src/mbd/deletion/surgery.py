@@ -23,14 +23,16 @@ import numpy as np
 from torch import nn
 
 from mbd.deletion.cut import Cut, cut_model, refuse_unread, requested
-from mbd.deletion.findings import calibration_facts, selection_facts
 from mbd.deletion.importance import importance
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
 from mbd.deletion.rounding import LARGEST_GROWTH, MeanLoss, round_released
-from mbd.deletion.saliency import saliency
+from mbd.deletion.saliency import Saliency, saliency
 from mbd.deletion.selection import Selection, nothing_salient, select
+from mbd.features.contract import Split
 from mbd.formats.deletion import DeletionTarget
+from mbd.formats.features import Manifest
 from mbd.formats.guarantee import Guarantee
+from mbd.formats.predicate import STABLE_ROWS
 from mbd.params import Params
 from mbd.params.deletion import DeletionSettings, SurgerySettings
 from mbd.privacy.gaussian import analytic_sigma, classical_sigma
@@ -211,3 +213,41 @@ _SENSITIVITY = (
     "at these positions, the two differ by at most Δ there. This is assumed, not proven; the positions and the norm "
     "depend on the data; and at all other positions the two models may differ without limit."
 )
+
+
+def calibration_facts(manifest: Manifest, split: Split, found: Saliency) -> dict[str, Any]:
+    """Return how many calibration rows were requested, exist and could be used."""
+    return {
+        "requested": manifest.calibration.requested,
+        "rows": len(split),
+        "rows_with_modality": dict(found.rows),
+        "at_least_2000": min(found.rows.values()) >= STABLE_ROWS,
+    }
+
+
+def selection_facts(
+    selection: Selection, weights: Mapping[str, Array], saliency: Mapping[str, Array], settings: SurgerySettings
+) -> dict[str, Any]:
+    """Return thresholds, counts, and the shares that the chosen parameters have of all weights."""
+    return {
+        "order": settings.order,
+        "importance": settings.importance,
+        "threshold": settings.threshold,
+        "saliency_threshold": selection.saliency_threshold,
+        "importance_threshold": selection.importance_threshold,
+        "parameters": selection.parameters,
+        "salient": selection.salient,
+        "note": None if selection.salient else "no remaining parameter takes part in reconstructing the modality",
+        "candidates": selection.candidates,
+        "limit": selection.limit,
+        "chosen": selection.chosen,
+        "by_tensor": {name: len(positions) for name, positions in selection.indices.items()},
+        "share_of_energy": _share({n: np.square(weights[n], dtype=np.float64) for n in saliency}, selection.indices),
+        "share_of_saliency": _share(saliency, selection.indices),
+    }
+
+
+def _share(values: Mapping[str, Array], indices: Mapping[str, Array]) -> float:
+    """Return the share that the chosen positions have of the sum of all values."""
+    chosen = sum(float(values[name].ravel()[positions].sum()) for name, positions in indices.items())
+    return chosen / sum(float(array.sum()) for array in values.values()) if indices else 0.0

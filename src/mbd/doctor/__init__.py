@@ -26,6 +26,7 @@ def diagnose(params: Params) -> list[DoctorFinding]:
             "DVC": services.check_dvc,
             "store": lambda: services.check_store(params.store),
             "keys": lambda: services.check_keys(params.certificate),
+            "state": lambda: services.check_state(params.deletion.ledgers),
             "Pushgateway": lambda: services.check_pushgateway(params.monitoring.pushgateway),
             "Kubeflow": lambda: services.check_kubeflow(params.platform.kubeflow_host),
         }

@@ -15,7 +15,7 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from mbd import __version__
-from mbd.errors import MbdError, MissingExtraError
+from mbd.errors import MbdError, MissingExtraError, installation_hint
 from mbd.git import git
 
 ANSWER_SECONDS = 3.0
@@ -49,6 +49,8 @@ _EXTRAS = {
     "pipelines": "Kubeflow",
     "extract": "features from raw media",
     "serve": "the HTTP interface and the exporter",
+    "mlflow": "models of an MLflow registry",
+    "dev": "tests, linters and this handbook",
 }
 _LEAST_FREE = 1e9
 _COMFORTABLE_FREE = 5e9
@@ -66,13 +68,13 @@ def check_packages() -> Iterator[DoctorFinding]:
         needed = [Requirement(line) for line in requires(DISTRIBUTION) or ()]
     except PackageNotFoundError:
         found = f"{DISTRIBUTION} itself is on the path but not installed"
-        yield DoctorFinding("packages", CheckState.WARNING, found, "pip install -c constraints.txt -e .")
+        yield DoctorFinding("packages", CheckState.WARNING, found, installation_hint())
         return
     bare = [each for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
-    yield _compare("packages", bare, CheckState.FAILED, f"pip install -c constraints.txt '{DISTRIBUTION}'")
+    yield _compare("packages", bare, CheckState.FAILED, installation_hint())
     for extra, purpose in _EXTRAS.items():
         added = [each for each in needed if each not in bare and each.marker and each.marker.evaluate({"extra": extra})]
-        to_do = f"pip install -c constraints.txt '{DISTRIBUTION}[{extra}]' (for {purpose})"
+        to_do = f"{installation_hint(extra)} (for {purpose})"
         yield _compare(f"extra {extra}", added, CheckState.NOT_CONFIGURED, to_do)
 
 
@@ -132,7 +134,7 @@ def check_device(wanted: str) -> Iterator[DoctorFinding]:
     try:
         import torch  # noqa: PLC0415 -- takes seconds
     except ImportError:
-        hint = MissingExtraError("training", "train", "torch").hint
+        hint = MissingExtraError("torch").hint
         yield DoctorFinding("device", CheckState.NOT_CONFIGURED, "torch is not installed", hint)
         return
     found = f"torch {torch.__version__}, {torch.get_num_threads()} threads"

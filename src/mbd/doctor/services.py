@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 from mbd.doctor.installation import ANSWER_SECONDS, CheckState, DoctorFinding
 from mbd.errors import MbdError, MissingExtraError
-from mbd.params.certificate import CertificateSettings
-from mbd.params.operations import StoreSettings
+from mbd.params.operations import CertificateSettings, StoreSettings
 from mbd.remote_errors import ErrorKind, classify_error
 from mbd.storage import folder_of, open_store
 from mbd.trust.keys import load_signer
@@ -37,7 +36,7 @@ def check_dvc() -> Iterator[DoctorFinding]:
         from dvc.exceptions import DvcException, NotDvcRepoError  # noqa: PLC0415 -- takes a second
         from dvc.repo import Repo  # noqa: PLC0415
     except ImportError:
-        hint = MissingExtraError("DVC", "data", "dvc").hint
+        hint = MissingExtraError("dvc").hint
         yield DoctorFinding("DVC", CheckState.NOT_CONFIGURED, "dvc is not installed", hint)
         return
     try:
@@ -90,7 +89,7 @@ def _connect(address: str) -> None:
 def check_store(settings: StoreSettings) -> Iterator[DoctorFinding]:
     """Check whether a folder can be written to, and any other store be listed."""
     if settings.url.startswith("file://"):
-        yield _check_folder(folder_of(settings.url))
+        yield _check_folder("store", folder_of(settings.url), "store.url")
         return
     seconds = min(settings.timeout_seconds, ANSWER_SECONDS)
     shown = f"{settings.url} at {settings.endpoint}" if settings.endpoint else settings.url
@@ -123,17 +122,22 @@ def check_keys(params: CertificateSettings) -> Iterator[DoctorFinding]:
     yield DoctorFinding("keys", CheckState.OK, found)
 
 
-def _check_folder(folder: Path) -> DoctorFinding:
+def check_state(ledgers: str | None) -> Iterator[DoctorFinding]:
+    """Check whether the folder of the budget ledgers can be written to."""
+    if ledgers is not None:
+        yield _check_folder("state", Path(ledgers), "deletion.ledgers")
+
+
+def _check_folder(name: str, folder: Path, key: str) -> DoctorFinding:
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        to_do = "set store.url to a folder that can be written to"
-        return DoctorFinding("store", CheckState.FAILED, f"{existing} cannot be written to: {error.strerror}", to_do)
-    return DoctorFinding(
-        "store", CheckState.OK, f"{folder} can be written to" + ("" if folder.exists() else ", not made yet")
-    )
+        to_do = f"set {key} to a folder that user {os.getuid()} can write to, or give it this one"
+        return DoctorFinding(name, CheckState.FAILED, f"{existing} cannot be written to: {error.strerror}", to_do)
+    found = f"{folder} can be written to" + ("" if folder.exists() else ", not made yet")
+    return DoctorFinding(name, CheckState.OK, found)
 
 
 def check_pushgateway(url: str | None) -> Iterator[DoctorFinding]:

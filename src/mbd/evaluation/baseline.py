@@ -57,7 +57,7 @@ class PatternRidge:
         if pattern not in self._fitted:
             self._fitted[pattern] = self._fit(pattern)
         fitted = self._fitted[pattern]
-        return fitted.predict(_side_by_side(features, pattern, rows)) if isinstance(fitted, Ridge) else fitted
+        return fitted.predict(np.hstack([features[m][rows] for m in pattern])) if isinstance(fitted, Ridge) else fitted
 
     def _fit(self, pattern: tuple[str, ...]) -> Ridge | Array:
         """Fit the map of a pattern; one that train does not know gives the mean of the labels."""
@@ -146,10 +146,6 @@ def _targets(labels: Array, classes: int) -> Array:
 def _having(rows: Rows, modalities: tuple[str, ...]) -> Array:
     there: Array = np.all([rows.available[m] for m in modalities], axis=0)
     return there
-
-
-def _side_by_side(features: Mapping[str, Array], modalities: tuple[str, ...], rows: Array) -> Array:
-    return np.hstack([features[m][rows] for m in modalities])
 
 
 def _by_pattern(

@@ -2,6 +2,14 @@
 
 A method is one way to make a model, with one run for each seed; a baseline has a single run. Everything that tables,
 figures and files show is read from here.
+
+Seeds of one method give mean ± deviation, the deviation with n − 1 in the denominator, and two methods the paired
+two-tailed t-test over seeds. Where these have no value they are null, never a made-up number:
+
+- one seed has no deviation, and fewer than two pairs have no t-test;
+- pairs without any difference have t = 0 and p = 1;
+- pairs whose difference is always the same, and not zero, have neither t nor p: the formula gives p = 0, which three
+  seeds that happen to agree on a counted metric do not show.
 """
 
 import csv
@@ -10,9 +18,54 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from mbd.evaluation.metrics import ACCURACIES, ERRORS
 from mbd.evaluation.regimes import AVERAGES, Condition, EvaluationPlan, Regime, Scores
-from mbd.evaluation.spread import Comparison, Spread, paired_t_test, spread
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number over seeds."""
+
+    mean: float
+    deviation: float | None
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the paired two-tailed t-test says of `ours − theirs`."""
+
+    difference: float
+    t: float | None
+    p: float | None
+    pairs: int
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return mean and deviation of one value for each seed."""
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Spread(float(np.mean(values)), deviation, len(values))
+
+
+def paired_t_test(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
+    """Compare two methods seed by seed; the two sequences have the same order of seeds."""
+    differences = np.subtract(ours, theirs, dtype=np.float64)
+    if len(differences) != len(ours) or len(differences) != len(theirs):
+        raise ValueError(f"{len(ours)} and {len(theirs)} values are no pairs")
+    mean, pairs = float(differences.mean()), len(differences)
+    if pairs < 2:
+        return Comparison(mean, None, None, pairs)
+    if not differences.any():
+        return Comparison(0.0, 0.0, 1.0, pairs)
+    if np.ptp(differences) <= 1e-12 * np.abs(differences).max():
+        return Comparison(mean, None, None, pairs)
+    from scipy.stats import ttest_rel  # noqa: PLC0415 -- slow to import, and part of an extra
+
+    result = ttest_rel(ours, theirs)
+    return Comparison(mean, float(result.statistic), float(result.pvalue), pairs)
+
 
 HEADLINES = ("full", *AVERAGES)
 _DIGITS = 4

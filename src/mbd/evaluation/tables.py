@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from mbd.evaluation.metrics import ACCURACIES, ERRORS, LOWER_IS_BETTER, TITLES
 from mbd.evaluation.regimes import AVERAGES, Condition
-from mbd.evaluation.results import HEADLINES, EvaluatedMethod, Results, Tested
-from mbd.evaluation.spread import Spread
+from mbd.evaluation.results import HEADLINES, EvaluatedMethod, Results, Spread, Tested
 from mbd.markdown import escape, table
 
 _ABSENT = "–"
@@ -69,7 +68,8 @@ def _cells(methods: Sequence[EvaluatedMethod], condition: Condition, metrics: Se
     cells = []
     for method, mean in zip(methods, first, strict=True):
         numbers = [_number(method.spread(condition, m), m, deviation=m == metrics[0]) for m in metrics]
-        cells.append(_bold(" / ".join(numbers), mean is not None and mean == best))
+        text = " / ".join(numbers)
+        cells.append(f"**{text}**" if mean is not None and mean == best else text)
     return cells
 
 
@@ -112,10 +112,6 @@ def _number(spread: Spread | None, metric: str, *, deviation: bool = True) -> st
 
 def _digits(metric: str) -> int:
     return 3 if metric in ("mae", "corr") else 1
-
-
-def _bold(text: str, is_best: bool) -> str:
-    return f"**{text}**" if is_best else text
 
 
 _KINDS = {"fixed": "fixed patterns", "rate": "missing rates"}

@@ -37,7 +37,8 @@ def leave_out(folder: Path, out: Path, recordings: Mapping[str, Collection[str]]
     used = data.digests()
     for name, entry in data.manifest.splits.items():
         split = data.split(name)
-        theirs = {m: _recordings(split.groups, split.available[m], persons) for m, persons in _known(data, recordings)}
+        known = ((m, persons) for m, persons in recordings.items() if m in data.modalities)
+        theirs = {m: np.isin(split.groups, list(persons)) & split.available[m] for m, persons in known}
         count += sum(int(bits.sum()) for bits in theirs.values())
         (out / "splits" / name).mkdir(parents=True)
         if any(bits.any() for bits in theirs.values()):
@@ -48,15 +49,6 @@ def leave_out(folder: Path, out: Path, recordings: Mapping[str, Collection[str]]
                 _link(folder / file, out / file)
     write_file(out / MANIFEST, listed.model_copy(update={"splits": splits}).to_json())
     return count
-
-
-def _known(data: FeatureSet, recordings: Mapping[str, Collection[str]]) -> list[tuple[str, Collection[str]]]:
-    return [(modality, persons) for modality, persons in recordings.items() if modality in data.modalities]
-
-
-def _recordings(groups: Array, available: Array, persons: Collection[str]) -> Array:
-    bits: Array = np.isin(groups, list(persons)) & available
-    return bits
 
 
 def _rewritten(

@@ -23,19 +23,21 @@ _RESIDUES = 256
 
 
 @dataclass(frozen=True)
-class Pooled:
-    """A vector for each row, and what was corrected or left out."""
+class Frames:
+    """What became of the frames of each row: a vector, or a sequence; and what was corrected or left out."""
 
-    vectors: Array
+    features: Array
     available: Array
     """rows with at least one frame that holds anything"""
     corrected: int
     """values that were NaN or infinite and count as 0"""
     left_out: int
     """rows with frames beyond the length given for them"""
+    lengths: Array | None = None
+    """of sequences"""
 
 
-def pool(sequences: Array, lengths: Array | None = None) -> Pooled:
+def pool(sequences: Array, lengths: Array | None = None) -> Frames:
     """Return the mean frame of each row of `sequences` (n × T × d)."""
     rows, frames, dim = sequences.shape
     exact = np.dtype(np.float32 if sequences.dtype.kind == "f" and sequences.dtype.itemsize <= 4 else np.float64)
@@ -45,12 +47,12 @@ def pool(sequences: Array, lengths: Array | None = None) -> Pooled:
     for begin in range(0, rows, step):
         here = slice(begin, begin + step)
         part = _pool_chunk(sequences[here].astype(exact), None if lengths is None else lengths[here])
-        vectors[here], available[here] = part.vectors, part.available
+        vectors[here], available[here] = part.features, part.available
         corrected, left_out = corrected + part.corrected, left_out + part.left_out
-    return Pooled(vectors, available, corrected, left_out)
+    return Frames(vectors, available, corrected, left_out)
 
 
-def _pool_chunk(x: Array, lengths: Array | None) -> Pooled:
+def _pool_chunk(x: Array, lengths: Array | None) -> Frames:
     corrected, filled, begin, end, left_out = _spans(x, lengths)
     frame = np.arange(x.shape[1])
     inside = (begin[:, None] <= frame) & (frame < end[:, None])
@@ -59,7 +61,7 @@ def _pool_chunk(x: Array, lengths: Array | None) -> Pooled:
     with np.errstate(over="ignore"):
         mean = (x.sum(axis=1, dtype=np.float64) / np.maximum(end - begin, 1)[:, None]).astype(np.float32)
     available = np.any(filled & inside, axis=1)
-    return Pooled(mean, available, corrected, left_out)
+    return Frames(mean, available, corrected, left_out)
 
 
 def _spans(x: Array, lengths: Array | None) -> tuple[int, Array, Array, Array, int]:
@@ -95,20 +97,11 @@ def _span(begin: Array, end: Array, lengths: Array, frames: int) -> tuple[Array,
     return span_begin, span_end, misses_all | (end > span_end)
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A sequence for each row, from its first frame on and zero behind its length, and what was corrected."""
+def keep(sequences: Array, lengths: Array | None = None) -> Frames:
+    """Return the frames of each row of `sequences` (n × T × d) that :func:`pool` would take the mean of.
 
-    sequences: Array
-    lengths: Array
-    available: Array
-    """rows with at least one frame that holds anything"""
-    corrected: int
-    left_out: int
-
-
-def keep(sequences: Array, lengths: Array | None = None) -> Kept:
-    """Return the frames of each row of `sequences` (n × T × d) that :func:`pool` would take the mean of."""
+    They are there from the first frame on, and zero behind their length.
+    """
     x = np.array(sequences, sequences.dtype if sequences.dtype in (np.float16, np.float32) else np.float32)
     corrected, filled, begin, end, left_out = _spans(x, lengths)
     frame = np.arange(x.shape[1])
@@ -117,7 +110,7 @@ def keep(sequences: Array, lengths: Array | None = None) -> Kept:
     inside = within(end - begin, x.shape[1])
     x[~inside] = 0
     available = np.any(filled & (begin[:, None] <= frame) & (frame < end[:, None]), axis=1)
-    return Kept(x, end - begin, available, corrected, left_out)
+    return Frames(x, available, corrected, left_out, end - begin)
 
 
 def as_vectors(rows: Rows) -> Rows:

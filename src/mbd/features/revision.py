@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from mbd import git
-from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
+from mbd.errors import DataError, MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
 from mbd.formats.features import MANIFEST
@@ -94,12 +94,9 @@ def _history(repository: str) -> Iterator[Path]:
 
 def _copy(place: _Place, folder: Path, remote: str | None) -> str | None:
     """Copy the FeatureSet; return the md5 that the commit has for its manifest."""
-    try:
-        from dvc.api import DVCFileSystem  # noqa: PLC0415 -- takes a second
-        from dvc.config import RemoteNotFoundError  # noqa: PLC0415
-        from dvc.fs.callbacks import TqdmCallback  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError("fetching a revision", "data", "dvc") from error
+    from dvc.api import DVCFileSystem  # noqa: PLC0415 -- takes a second
+    from dvc.config import RemoteNotFoundError  # noqa: PLC0415
+    from dvc.fs.callbacks import TqdmCallback  # noqa: PLC0415
 
     copies_not_links = {"cache": {"type": ["reflink", "copy"]}}
     files = DVCFileSystem(str(place.clone), rev=place.commit, subrepos=True, remote=remote, config=copies_not_links)

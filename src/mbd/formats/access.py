@@ -1,8 +1,8 @@
-"""The file of access tokens: who may do what over HTTP. It holds hashes; a token itself is shown once."""
+"""What the HTTP interface keeps: access tokens as hashes (each is shown once), and what webhooks have received."""
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from mbd.names import Name
 from mbd.records import Digest, Record, Time
@@ -30,3 +30,16 @@ class AccessTokens(Record):
 
     format: Literal["urn:missing-by-design:access-tokens:v1"] = "urn:missing-by-design:access-tokens:v1"
     tokens: tuple[AccessToken, ...] = ()
+
+
+EventId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}-[0-9]{1,6}$")]
+
+
+class WebhookState(Record):
+    """The contents of `webhooks/ID.json` in the private part of a store."""
+
+    format: Literal["urn:missing-by-design:webhook:v1"] = "urn:missing-by-design:webhook:v1"
+    since: AwareDatetime
+    """earlier events are done with"""
+    delivered: tuple[EventId, ...] = ()
+    """events from `since` on that it has received or refused"""

@@ -182,10 +182,10 @@ class SuiteRecord(Record):
 
 
 class EarlierAudits(Record):
-    """Audits of the same weights before this one, as far as they were recorded where this one ran.
+    """Audits of deletions of the same modalities from the same weights, as far as recorded beside the ledgers.
 
-    With enough seeds, rows or parameters an audit can pass by chance. The count is the issuer's own: who removes the
-    history, or attacks elsewhere, begins again at 0.
+    With enough seeds, rows or parameters an audit can pass by chance. The count is the issuer's own: who removes it, or
+    attacks where other ledgers are, begins again at 0.
     """
 
     audits: int

@@ -5,19 +5,57 @@ Deletion, verification and reports read this and nothing else. For every tensor:
 - `sees`: the modalities whose data could have had any influence on its values;
 - `belongs_to`: the modality for which alone the tensor exists (it goes when that modality is revoked), or null;
 - `columns`: for a tensor that multiplies raw input, which input columns read which modality.
+
+A lattice has a module for every set of modalities (its tag). Its tensors are named, a dot in a modality being escaped,
+
+    projection.MODALITY.PART        the projection of one modality
+    module.TAG.PART                 a module; TAG is its modalities with `+` between them
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field
 
 from mbd.files import canonical_digest
 from mbd.formats.features import Shape, Task
 from mbd.formats.guarantee import Guarantee
-from mbd.names import Name, RelativePath
+from mbd.names import Name, RelativePath, dotless, dotted
 from mbd.records import Digest, Record
+
+Tag = tuple[str, ...]
+"""a set of modalities, in alphabetical order"""
+T = TypeVar("T")
+_MODULE = "module"
+
+
+def tensor_name(tag: Tag, part: str) -> str:
+    """Return the name in the checkpoint of a module's tensor."""
+    return f"{_MODULE}.{'+'.join(map(dotless, tag))}.{part}"
+
+
+def projection_name(modality: str, part: str) -> str:
+    """Return the name in the checkpoint of a projection's tensor."""
+    return f"projection.{dotless(modality)}.{part}"
+
+
+def landmarks_name(modality: str) -> str:
+    """Return the name, within a module, of its landmarks in one modality."""
+    return f"landmarks.{dotless(modality)}"
+
+
+def module_tensors(modalities: Collection[str], tensors: Mapping[str, T]) -> dict[Tag, dict[str, T]]:
+    """Return the tensors of each module, by their names in it, smaller tags first."""
+    found: dict[Tag, dict[str, T]] = {}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition(".")
+        module, _, own = rest.partition(".")
+        tag = tuple(dotted(part) for part in module.split("+"))
+        if kind == _MODULE and set(tag) <= set(modalities) and list(tag) == sorted(set(tag)):
+            found.setdefault(tag, {})[own] = tensor
+    return {tag: found[tag] for tag in sorted(found, key=lambda tag: (len(tag), tag))}
+
 
 ComponentName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*(:[A-Za-z_][A-Za-z0-9_]*)?$", max_length=200)]
 """a backbone or a deletion method: a built-in one, or one of a plug-in, whose code verification does not need"""
@@ -53,16 +91,13 @@ class RecordedTraining:
     """parameters of the section `model`, besides the backbone"""
     training: dict[str, Any]
     """parameters of the section `training` that are recorded"""
-    complete: bool
-    """whether the bytes of the model depend on no other settings"""
     splits: tuple[str, ...] = ("train", "valid")
     """splits that the weights depend on; most trainings choose an epoch by valid rows"""
 
     @classmethod
     def of_plugin(cls, spec: dict[str, Any]) -> Self:
         """Return what the spec of a backbone says that another package adds: its options, and `training`."""
-        training = dict(spec.get("training") or {})
-        return cls({"options": {k: v for k, v in spec.items() if k != "training"}}, training, complete=bool(training))
+        return cls({"options": {k: v for k, v in spec.items() if k != "training"}}, dict(spec.get("training") or {}))
 
 
 class ModuleSpec(Record):
@@ -94,7 +129,7 @@ class ModuleSpec(Record):
         """Return how the model was trained."""
         branches = {m: names for m, names in self.branches.items() if m in self.shapes}
         model = {"options": self.options, "branches": branches, "inputs": self.inputs, "output": self.output}
-        return RecordedTraining(model, self.training, complete=bool(self.training))
+        return RecordedTraining(model, self.training)
 
 
 class LossWeights(Record):
@@ -129,7 +164,7 @@ class JointSpec(Record):
     def recorded(self) -> RecordedTraining:
         """Return how the model was trained."""
         own = self.model_dump(exclude={"training"})
-        return RecordedTraining({"joint": own}, self.training, complete=bool(self.training))
+        return RecordedTraining({"joint": own}, self.training)
 
 
 class LatticeSpec(Record):
@@ -162,7 +197,7 @@ class LatticeSpec(Record):
         """Return how the model was trained; modules in closed form need no settings of a training loop."""
         own = self.model_dump(exclude={"shapes", "source", "training"})
         splits = ("train",) if not self.member and self.splits == "train" else ("train", "valid")
-        return RecordedTraining({"lattice": own}, self.training, not self.member or bool(self.training), splits)
+        return RecordedTraining({"lattice": own}, self.training, splits)
 
     def without(self, gone: Collection[str]) -> Self:
         """Return the spec of the lattice without these modalities."""
@@ -212,6 +247,14 @@ class ModelRecord(Record):
             m: Shape.model_validate(listed[m]) if m in listed else Shape.vector(dim)
             for m, dim in self.modalities.items()
         }
+
+    @property
+    def training_is_recorded(self) -> bool:
+        """Whether the settings of the training are in `spec`, so that it can be repeated; not of imported weights.
+
+        A lattice in closed form has none besides those of its backbone.
+        """
+        return bool(self.spec.get("training")) or (self.backbone == "lattice" and not self.spec.get("member"))
 
     @property
     def fitted_to(self) -> tuple[str, ...]:

@@ -7,23 +7,30 @@ no salt, no id of a person, and digests of old weights only where nothing is pro
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from mbd.formats.audit import AuditSummary
 from mbd.formats.deletion import Rounding
-from mbd.formats.guarantee import Delta, Guarantee, Kind, LineageBudget, NonNegative, Positive
+from mbd.formats.guarantee import Delta, Guarantee, Kind, LineageBudget, NonNegative, Positive, claimable
 from mbd.formats.model import ComponentName
 from mbd.names import Line, Name
 from mbd.records import Digest, Record, Time
+
+LONGEST_INTERVAL = timedelta(days=366)
+"""until the next audit of a released model"""
+CHECKPOINT_AGE = timedelta(days=7)
+"""how old the newest checkpoint of a log may be to show that nothing was revoked, unless a verifier says otherwise"""
+
 
 STABLE_ROWS = 2000
 """calibration rows from which on the paper calls its proxies stable"""
 
 
 METHOD_KINDS: Mapping[str, Kind] = {"surgery": "empirical", "certified": "certified", "exact": "exact"}
-"""the kind of guarantee of each built-in method"""
+"""the kind of guarantee that each built-in method declares"""
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$")]
 """an identifier that is no sentence and no address"""
@@ -66,7 +73,7 @@ class DeletionMethod(Record):
 
     name: ComponentName
     kind: Kind
-    """kind of guarantee that the method declares; a deletion by it claims this kind, or `empirical`"""
+    """kind of guarantee that the method declares; a deletion by it claims this kind, or a weaker one"""
     variant: str | None
     parameters: dict[str, Any]
     """those of the parameters that this method uses"""
@@ -243,9 +250,9 @@ class Predicate(Record):
     @model_validator(mode="after")
     def _whole(self) -> "Predicate":
         kind = METHOD_KINDS.get(self.method.name, self.method.kind)  # a plug-in's method declares its own
-        claims = {kind} if self.method.name in METHOD_KINDS else {kind, "empirical"}
-        if self.method.kind != kind or self.guarantee.kind not in claims - {"none"}:
-            raise ValueError(f"a deletion by {self.method.name} is of kind {kind}")
+        claims = {*claimable(kind), *(() if self.method.name in METHOD_KINDS else ("empirical",))} - {"none"}
+        if self.method.kind != kind or self.guarantee.kind not in claims:
+            raise ValueError(f"a deletion by {self.method.name} is of kind {' or '.join(sorted(claims))}")
         if (self.budget is None) != (self.guarantee.kind != "certified"):
             raise ValueError("a budget belongs to a certified deletion, and to no other")
         if (self.noise is None) != (self.budget is None and self.edit.kind != "noise"):

@@ -26,6 +26,8 @@ class Target(Record):
     md5: _Md5 | None = None
     """null while unknown"""
     size: int | None = None
+    tensors: dict[Digest, Count] = Field(default_factory=dict)
+    """SHA-256 of the bytes of its tensors, as they may be saved, and how many bytes these are"""
 
 
 class Needed(Record):
@@ -52,6 +54,8 @@ class Copy(Record):
     """id of an unfinished multipart upload"""
     inode: tuple[int, int, int] | None = Field(default=None, exclude=True)
     """of a local file: device, inode and number of hard links"""
+    inside: str | None = None
+    """where in this file it lies, among other things; null: the file is a copy as a whole"""
 
 
 class Obstacle(Record):
@@ -63,6 +67,8 @@ class Obstacle(Record):
     """the file or address, and the error"""
     hint: str
     """what the operator must do"""
+    blocking: bool = True
+    """whether it is not known that nothing is left; false: listed only"""
 
 
 class PlaceReport(Record):

@@ -3,7 +3,9 @@
     received → running → certified | refused | failed
     received → cancelled;  failed → running;  running (lease over) → running
 
-Nothing personal is in a request: the requester is a case number that only the people who took the request can resolve.
+A request counts only with its MAC under the key of requests, which follows from the lineage key. Somebody who can write
+to the private part of a store and does not hold the key can neither enter one nor change its state. Nothing personal is
+in a request: the requester is a case number that only the people who took the request can resolve.
 """
 
 from datetime import datetime
@@ -27,10 +29,12 @@ REQUESTS = "requests/"
 def _impersonal(text: str) -> str:
     if "@" in text:
         raise ValueError("this looks like an e-mail address; give a case number that says nothing about the person")
+    if not text.isprintable():
+        raise ValueError("this has characters that are not printed, such as line breaks or changes of direction")
     return text
 
 
-Impersonal = Annotated[str, Field(max_length=100, pattern=r"^[^\n\r]*$"), AfterValidator(_impersonal)]
+Impersonal = Annotated[str, Field(max_length=100), AfterValidator(_impersonal)]
 
 
 BatchId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
@@ -38,7 +42,7 @@ RequestId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
 class Event(Record):
-    """One change of state."""
+    """One change of state, or in the same state a stage that has ended: `deleted`, `evaluated`, `attacked`."""
 
     at: Time
     state: State
@@ -76,6 +80,8 @@ class DeletionRequest(Record):
     certificate: str | None = None
     """SHA-256 of the certificate, once there is one"""
     history: tuple[Event, ...]
+    mac: Digest | None = None
+    """HMAC-SHA-256 of all else, under the key of requests; null or wrong: it was written without it"""
 
     @property
     def of_person(self) -> bool:
@@ -97,6 +103,16 @@ class DeletionRequest(Record):
         """Return the request in another state, with the event in its history."""
         event = Event(at=at, state=state, by=by, note=note)
         return self.model_copy(update={"state": state, "history": (*self.history, event), "lease": None, **changes})
+
+    @property
+    def authenticated(self) -> bytes:
+        """What the MAC is about."""
+        return self.model_copy(update={"mac": None}).to_bytes()
+
+    def noted(self, note: str, by: str, at: datetime) -> "DeletionRequest":
+        """Return the request in the same state, with a stage of the work that has ended in its history."""
+        event = Event(at=at, state=self.state, by=by, note=note)
+        return self.model_copy(update={"history": (*self.history, event)})
 
 
 def _no_file_is_a_folder(files: dict[str, str]) -> dict[str, str]:

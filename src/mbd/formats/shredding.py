@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from pydantic import AwareDatetime
 
+from mbd.names import Line
 from mbd.records import Digest, Record
 
 RECORD = "shredding.json"
@@ -34,7 +35,7 @@ class KeyName(Record):
 class Destruction(Record):
     """That a key is destroyed, and why."""
 
-    reason: str
+    reason: Line
     requested: AwareDatetime
     done: AwareDatetime | None
     """null: it has begun, and not come to its end"""

@@ -29,7 +29,7 @@ from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Count, Predicate, RequestReference
 from mbd.formats.purge import PurgeReport
 from mbd.formats.registration import Registration, Reinstatement
-from mbd.names import Name
+from mbd.names import Line, Name
 from mbd.records import Digest, Record, Time, invalid
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -126,14 +126,14 @@ class Supersession(Record):
 
     by: Digest
     """SHA-256 of the envelope of the new certificate"""
-    reason: str
+    reason: Line
     issued: Time
 
 
 class Revocation(Record):
     """The subject is withdrawn: what it states should no longer be relied on."""
 
-    reason: Annotated[str, Field(min_length=1)]
+    reason: Line
     issued: Time
 
 

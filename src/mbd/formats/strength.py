@@ -50,12 +50,13 @@ MEASURES: Mapping[str, Mapping[str, float]] = {
         "relearn.r2_{k}": 0,
         "reattach.label_{few}": 0,
         "reattach.attribute_{few}": 0,
+        "copies.rows": 0,
     },
 }
 """format of an audit → the measures that it must have, each with what a guess reaches; k and few: the most and
 the fewest rows that an attack is shown. A new measure belongs to a new format: certificates of older ones keep their
 list."""
-AS_RELEASED = ("reattach",)
+AS_RELEASED = ("reattach", "copies")
 """attacks that need not run again after rounding and pruning"""
 UTILITY = ({"acc2", "corr"}, {"wa", "ua"})
 """metrics of which all must be judged: for regression, or for classes"""
@@ -100,6 +101,15 @@ def shortfalls(audit: AuditSummary, kind: str, *, later: bool = False) -> tuple[
         *_invariants(audit, kind, later),
         *(() if later else _before(audit)),
     )
+
+
+def weak_parameters(parameters: Mapping[str, Any]) -> Iterator[Shortfall]:
+    """Yield what in the parameters of attacks makes every audit too weak, whatever it finds."""
+    yield from _parameters(parameters)
+    yield from _seen_splits(parameters["splits"])
+    if lacking := [variant for variant in VARIANTS[1:] if variant not in parameters["variants"]]:
+        problem = f"a certificate needs attacks on the {lacking[0]} variant as well"
+        yield Shortfall("attacks.variants", list(parameters["variants"]), problem, _AGAIN)
 
 
 def required_measures(audit: AuditSummary, modality: str) -> dict[str, float]:
@@ -167,14 +177,17 @@ def _rows(audit: AuditSummary) -> Iterator[Shortfall]:
                 f"{rows.scored if rows else 'no'} rows were scored; a certificate needs at least {least:g}",
                 "attack more rows: attacks.rows, attacks.splits",
             )
-        splits = rows.splits if rows else ()
-        if used := [split for split in splits if split in SEEN_SPLITS]:
-            yield Shortfall(
-                "attacks.splits",
-                list(splits),
-                f"rows of the split {used[0]} were used to make the models, so attacks on them show nothing",
-                "attack the test split",
-            )
+        yield from _seen_splits(rows.splits if rows else ())
+
+
+def _seen_splits(splits: Sequence[str]) -> Iterator[Shortfall]:
+    if used := [split for split in splits if split in SEEN_SPLITS]:
+        yield Shortfall(
+            "attacks.splits",
+            list(splits),
+            f"rows of the split {used[0]} were used to make the models, so attacks on them show nothing",
+            "attack the test split",
+        )
 
 
 def _measures(audit: AuditSummary) -> Iterator[Shortfall]:

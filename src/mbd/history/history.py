@@ -30,7 +30,7 @@ from functools import cached_property
 
 from mbd.errors import VerificationError
 from mbd.formats.layout import certificate_name
-from mbd.formats.limits import CHECKPOINT_AGE
+from mbd.formats.predicate import CHECKPOINT_AGE
 from mbd.formats.statement import AnyStatement, DeletionStatement, RegistrationStatement
 from mbd.history.facts import (
     CertificateFacts,
@@ -41,6 +41,7 @@ from mbd.history.facts import (
     Release,
     StatementFacts,
 )
+from mbd.history.succession import lost_deletions
 from mbd.log.checkpoint import Checkpoint
 from mbd.storage.store import Store
 from mbd.trust.trust_file import CLOCKS_DIFFER_BY
@@ -78,6 +79,8 @@ class ModelHistory:
     """the registered model that the last release is, or was deleted from; None: none was registered"""
     ready: tuple[ReferenceFacts, ...]
     """references of the base that have seen no recordings which were deleted since"""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """certificates, by digest, with a deletion that a later release does not keep, and how; the newest one has none"""
 
     @property
     def references(self) -> dict[str, ReferenceFacts | None]:
@@ -106,9 +109,24 @@ class ModelHistory:
         releases: list[Release] = [*self.certificates, *self.registrations]
         return tuple(sorted(releases, key=lambda r: r.index))
 
+    @property
+    def released(self) -> tuple[Release, ...]:
+        """The releases that are or were in force: registrations only if they were promoted."""
+        return tuple(r for r in self.releases if isinstance(r, CertificateFacts) or r.promoted)
+
     def latest(self, modality: str) -> CertificateFacts | None:
         """Return the certificate of a modality's deletion that was logged last."""
         return next((c for c in reversed(self.certificates) if modality in c.modalities), None)
+
+    def audited(self, modality: str) -> CertificateFacts | None:
+        """Return the certificate that an audit of a modality is about: that of the current release, if it goes without.
+
+        A later deletion replaces the certificate of the modality's own, and covers what was deleted before.
+        """
+        current = self.current
+        if isinstance(current, CertificateFacts) and modality in current.revoked:
+            return current
+        return self.latest(modality)
 
     def returned(self, inputs: Iterable[str]) -> tuple[str, ...]:
         """Return the revoked modalities among the inputs of a model of this name."""
@@ -197,7 +215,7 @@ class History:
         certificates = self._by_name.get(name, [])
         registrations = [r for r in self.registrations.values() if r.model == name]
         reinstated = self._first_reinstatements(certificates)
-        # That a certificate was withdrawn says that its model is not what it said. It gives nobody's data back.
+        # That a certificate was withdrawn says that its model is not what it said. It gives no data back.
         revoked = frozenset[str]().union(*(self._revoked_by(c, reinstated) for c in certificates))
         of_persons = [c for c in certificates if c.scope == "subjects"]
         persons = tuple(c for c in of_persons if not self.reinstated(c).issuperset(c.modalities))
@@ -217,7 +235,12 @@ class History:
             base=base,
             ready=_ready(base, persons) if base else (),
         )
-        return replace(model, current=next((r for r in reversed(in_force) if not model.problem(r)), None))
+        withdrawn = {release.digest for release in released if self.effects(release.digest) & _DISOWNED}
+        return replace(
+            model,
+            current=next((r for r in reversed(in_force) if not model.problem(r)), None),
+            lost=lost_deletions(model, self.reinstated, withdrawn),
+        )
 
     def reinstated(self, certificate: CertificateFacts) -> set[str]:
         """Return the modalities that may be taken again, by statements that list the certificate."""

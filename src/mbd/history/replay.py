@@ -5,15 +5,15 @@
     envelopes      `certificates/DIGEST/certificate.json`, whose SHA-256 is the leaf
     statements     what :mod:`mbd.verifier.reader` accepts, at the time at which the log says it was logged
 
-Membership in the tree takes the place of each `proof.json`. The result is remembered (:mod:`mbd.history.memory`)
-together with the head it was made from: the next replay reads only entries after it, and refuses a log that does not
-continue it. Entries that could not be read are tried again.
+Membership in the tree takes the place of each `proof.json`. The result is kept (:mod:`mbd.history.memory`), and the
+next replay reads only entries after it; a log that is older than the one that was read here before, or does not
+continue it, is refused (:mod:`mbd.log.memory`). Entries that could not be read are tried again.
 """
 
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from mbd.errors import DataError, VerificationError
@@ -29,7 +29,8 @@ from mbd.history.facts import (
     statement_facts,
 )
 from mbd.history.history import History
-from mbd.history.memory import Memory, SeenHead, cache_file, read_memory, rewritten, rolled_back, write_memory
+from mbd.history.memory import Memory, cache_file, read_kept, write_kept
+from mbd.log.memory import Head, LogMemory, head_of, location, open_log, read_memory, remember
 from mbd.log.merkle import leaf_hash
 from mbd.log.reader import Log
 from mbd.log.tiles import WIDTH, Edge
@@ -59,6 +60,7 @@ class LogReplay:
     def __init__(self, store: Store, *, cached: bool) -> None:
         self._store, self._cached = store, cached
         self._known: Memory | None = None
+        self._seen = LogMemory()
 
     def read(self, trust: Trust, pause: Callable[[], None] = lambda: None) -> History:
         """Return everything that the log says.
@@ -72,20 +74,24 @@ class LogReplay:
                 of the head, or it is not a continuation of the log that was seen here before.
 
         """
-        file = cache_file(self._store, trust) if self._cached else None
-        known = self._known or read_memory(file)
-        log = Log(self._store, trust)
-        while problem := rolled_back(log, known, self._store, trust):
-            newer = Log(self._store, trust)
-            if newer.size <= log.size:  # else it has grown in the meantime
-                raise problem
-            log = newer
+        memory = read_memory(trust) if self._cached else LogMemory()
+        log, _ = open_log(self._store, trust, max(memory, self._seen, key=lambda known: known.seen.size))
+        file = cache_file(self._store.url, trust) if self._cached else None
+        known = self._known or read_kept(file)
         entries = _Entries(self._store, trust, log, known)
-        entries.read_all(pause)
-        self._known = known
-        if log.size and (entries.read or log.size > known.seen.size):
-            self._known = entries.to_cache(known)
-            write_memory(file, self._known)
+        whole = entries.read_all(pause)
+        if not whole and known.size:  # what was kept may be of another log, which counts here no longer
+            known = Memory()
+            entries = _Entries(self._store, trust, log, known)
+            whole = entries.read_all(pause)
+        if not whole:
+            raise _damaged()
+        self._known, self._seen = known, LogMemory(seen=head_of(log), url=location(self._store.url))
+        if entries.read and not entries.blocked:
+            self._known = entries.to_cache()
+            write_kept(file, self._known)
+        if self._cached:
+            remember(log)
         return entries.history()
 
 
@@ -94,7 +100,7 @@ class _Entries:
 
     def __init__(self, store: Store, trust: Trust, log: Log, known: Memory) -> None:
         self._store, self._trust, self._log = store, trust, log
-        self._seen, self._digest = known.seen, canonical_digest(trust.to_plain())
+        self._digest = canonical_digest(trust.to_plain())
         start = known if known.trust == self._digest else Memory()
         self._edge = Edge(start.size, start.edge)
         self._certificates = {c.digest: c for c in start.certificates}
@@ -102,20 +108,19 @@ class _Entries:
         self._statements, self._findings = list(start.statements), list(start.findings)
         self.read = 0
 
-    def read_all(self, pause: Callable[[], None]) -> None:
-        """Read all entries up to the head; VerificationError if they do not lead to its root."""
+    def read_all(self, pause: Callable[[], None]) -> bool:
+        """Read all entries up to the head; return whether they lead to its root."""
         entries = self._log.entries(self._edge.size)
         with ThreadPoolExecutor(_THREADS) as readers:
             while block := list(islice(entries, WIDTH)):
                 pause()
                 for _, leaf in block:
-                    self._grow(leaf)
+                    deque(self._edge.add(leaf_hash(leaf)), maxlen=0)
                 # Several entries have the same checkpoint: each is read once, before the envelopes.
                 deque(readers.map(self._log.kept_checkpoint, (index + 1 for index, _ in block)), maxlen=0)
                 for entry in readers.map(self._fetch, block):  # others are read while one is verified
                     self._keep(_judge(self._trust, entry))
-        if self._log.size and self._edge.root != self._log.head.root:
-            raise rewritten(self._seen) if self._seen.size else _damaged()
+        return head_of(self._log) == Head(size=self._edge.size, root=self._edge.root.hex())
 
     def history(self) -> History:
         """Return what all entries say."""
@@ -126,13 +131,14 @@ class _Entries:
             self._store, head, self._certificates, statements, findings, self.read, registrations=self._registrations
         )
 
-    def to_cache(self, known: Memory) -> Memory:
-        """Return what to keep for the next time; where entries could not be read, what was known before."""
-        seen = SeenHead(self._edge.size, self._edge.root)
-        if any(f.blocks for f in self._findings):
-            return replace(known, seen=seen)
+    @property
+    def blocked(self) -> bool:
+        """Whether an entry could not be read: it is tried again the next time."""
+        return any(finding.blocks for finding in self._findings)
+
+    def to_cache(self) -> Memory:
+        """Return what to keep for the next time."""
         return Memory(
-            seen=seen,
             trust=self._digest,
             size=self._edge.size,
             edge=self._edge.partial,
@@ -141,11 +147,6 @@ class _Entries:
             statements=self._statements,
             findings=self._findings,
         )
-
-    def _grow(self, leaf: bytes) -> None:
-        deque(self._edge.add(leaf_hash(leaf)), maxlen=0)
-        if self._edge.size == self._seen.size and self._edge.root != self._seen.root:
-            raise rewritten(self._seen)
 
     def _fetch(self, entry: tuple[int, bytes]) -> "_Fetched":
         """Return the envelope of an entry, or why there is none."""

@@ -15,29 +15,33 @@ the certificate itself, signed and logged, and are read in the log's order (:mod
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, get_args
+from typing import Literal
 
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.files import CERTIFICATE
 from mbd.formats.layout import CERTIFICATES
 from mbd.formats.predicate import Erasure
 from mbd.formats.statement import AnyStatement, DeletionStatement, PurgeStatement
+from mbd.formats.verdict import Decision
 from mbd.history.facts import CertificateFacts, StatementFacts
 from mbd.history.history import MAX_AGE, History
 from mbd.history.replay import read_history
+from mbd.history.succession import find_successor
 from mbd.log.checkpoint import Inclusion, verify_checkpoint
 from mbd.log.reader import Log
 from mbd.records import Record
-from mbd.storage.store import Store
+from mbd.storage.store import Store, StoreError
 from mbd.trust.trust_file import CLOCKS_DIFFER_BY, Trust
 from mbd.verifier.verdict import (
     CONSISTENCY,
-    RETURNED,
-    STATE,
+    REPLACEMENT,
+    WITHDRAWAL,
     Check,
     StoreStatus,
+    Successor,
     failed,
     not_asked,
     not_checkable,
@@ -45,8 +49,17 @@ from mbd.verifier.verdict import (
 )
 
 CertificateState = Literal["valid", "overdue", "unknown", "outdated", "refuted", "superseded", "revoked"]
-CERTIFICATE_STATES: tuple[CertificateState, ...] = get_args(CertificateState)
 
+STATE_VERDICTS: dict[CertificateState, Decision] = {
+    "valid": "verified",
+    "overdue": "not verified",
+    "unknown": "not verified",
+    "outdated": "replaced",
+    "superseded": "replaced",
+    "refuted": "withdrawn",
+    "revoked": "withdrawn",
+}
+"""the verdict that each state leads to, where it is known that what was deleted is kept"""
 _WORDS: dict[CertificateState, str] = {
     "revoked": "revoked {time:%Y-%m-%d}: {reason}",
     "superseded": "replaced {time:%Y-%m-%d} by another certificate",
@@ -61,6 +74,8 @@ class Status(Record):
     """The state of a certificate, and why."""
 
     state: CertificateState
+    decision: Decision
+    """the verdict on it, as far as the log says"""
     reason: str
     reaudit_by: datetime
     """by when the model is to be attacked again, as set by the certificate or the last audit that passed"""
@@ -73,8 +88,6 @@ class CertificateEntry:
     facts: CertificateFacts
     statement: DeletionStatement
     status: Status
-    undated: Status
-    """the same whenever it is asked for: whether the next audit is overdue is left open"""
     about: tuple[AnyStatement, ...]
 
     @property
@@ -103,6 +116,7 @@ def status_of(
     at: datetime,
     problem: str | None = None,
     outdated: str | None = None,
+    lost: str | None = None,
 ) -> Status:
     """Return the state of a certificate at a time: the gravest of those that apply, and why.
 
@@ -112,12 +126,21 @@ def status_of(
         at: The time.
         problem: Why there may be more statements about it than are known.
         outdated: Why its model may no longer be used under its name.
+        lost: Which of its deletions a later release does not keep.
 
     """
     about = list(about)
     due = reaudit_by(certificate, about)
     state, words, time, reason = next(_states(certificate, about, due, at, problem, outdated))
-    return Status(state=state, reason=words.format(time=time, reason=reason), reaudit_by=due)
+    text = words.format(time=time, reason=reason) + (
+        f"; {lost}" if lost and STATE_VERDICTS[state] == "replaced" else ""
+    )
+    return Status(state=state, decision=_decision(state, problem or lost), reason=text, reaudit_by=due)
+
+
+def _decision(state: CertificateState, doubt: str | None) -> Decision:
+    """Return the verdict that a state leads to; `doubt`: why it cannot be known whether what was deleted is kept."""
+    return "not verified" if doubt and STATE_VERDICTS[state] == "replaced" else STATE_VERDICTS[state]
 
 
 def _states(
@@ -171,13 +194,13 @@ def status_in(
         max_age: How old the log's checkpoint may be; an older one may hide later statements. None: any age.
 
     """
-    outdated = history.model(certificate.model).problem(certificate)
-    about = history.about(certificate.digest)
-    return status_of(certificate, about, at, problem or history.problem(at, max_age), outdated)
+    model, about = history.model(certificate.model), history.about(certificate.digest)
+    problem, lost = problem or history.problem(at, max_age), model.lost.get(certificate.digest)
+    return status_of(certificate, about, at, problem, model.problem(certificate), lost)
 
 
-def states_in(history: History, at: datetime, problem: str | None) -> dict[str, CertificateState]:
-    """Return the state of each certificate of a history at a time, by digest.
+def states_in(history: History, at: datetime, problem: str | None) -> dict[str, tuple[CertificateState, Decision]]:
+    """Return the state of each certificate of a history at a time and the verdict that it leads to, by digest.
 
     Args:
         history: What the log says.
@@ -187,10 +210,10 @@ def states_in(history: History, at: datetime, problem: str | None) -> dict[str, 
     """
     states = {}
     for certificate in history.certificates.values():
-        about, outdated = history.about(certificate.digest), history.model(certificate.model).problem(certificate)
-        states[certificate.digest] = next(
-            _states(certificate, about, reaudit_by(certificate, about), at, problem, outdated)
-        )[0]
+        model, about = history.model(certificate.model), history.about(certificate.digest)
+        due, outdated = reaudit_by(certificate, about), model.problem(certificate)
+        state = next(_states(certificate, about, due, at, problem, outdated))[0]
+        states[certificate.digest] = state, _decision(state, problem or model.lost.get(certificate.digest))
     return states
 
 
@@ -248,8 +271,7 @@ def entry_of(history: History, facts: CertificateFacts, at: datetime, max_age: t
     """Return a certificate of a history, with what was said about it and its state at a time."""
     about = tuple(history.statement(s.digest) for s in history.about(facts.digest))
     status = status_in(history, facts, at, max_age=max_age)
-    undated = status_in(history, facts, facts.issued, max_age=None)
-    return CertificateEntry(facts, history.certificate(facts.digest), status, undated, about)
+    return CertificateEntry(facts, history.certificate(facts.digest), status, about)
 
 
 def find_digest(history: History, start: str) -> str:
@@ -295,30 +317,34 @@ def store_status(
         history = history or read_history(store, trust)
     except (VerificationError, DataError) as error:
         unread = not_asked("the log cannot be read")
-        return StoreStatus((failed(CONSISTENCY, error.problem), *unread.checks[1:]))
+        return StoreStatus((failed(CONSISTENCY, error.problem, "not verified"), *unread.checks[1:]))
+    except StoreError as error:
+        return not_asked(f"the store did not answer: {error.problem}")
     consistency = _consistency(history, digest, inclusion, trust)
     facts = history.certificates.get(digest)
     if facts is None:
         return StoreStatus((consistency, *not_asked("the log does not have this certificate").checks[1:]))
-    problem = history.problem(at, max_age)
-    status = status_of(facts, history.about(digest), at, problem)
-    if status.state in {"revoked", "superseded", "refuted"}:
-        state = failed(STATE, f"it was {status.reason}")
-    elif problem:
-        state = not_checkable(STATE, problem)
-    else:
-        state = passed(STATE, "the log holds no statement against it")
-    returned = _returned(history, facts, problem)
-    return StoreStatus((consistency, state, returned), status.reaudit_by, _last_erasure(history, digest))
+    status = status_in(history, facts, at, max_age=max_age)
+    next_release = find_successor(history, facts) if status.state in ("superseded", "outdated") else None
+    force = _in_force(status, history.problem(at, max_age), next_release)
+    return StoreStatus((consistency, *force), status.reaudit_by, _last_erasure(history, digest), next_release)
 
 
-def _returned(history: History, certificate: CertificateFacts, problem: str | None) -> Check:
-    """Check that the model holds nothing that was revoked for its name, before or after it was certified."""
-    if outdated := history.model(certificate.model).problem(certificate):
-        return failed(RETURNED, outdated)
+def _in_force(status: Status, problem: str | None, successor: Successor | None) -> tuple[Check, Check]:
+    """Check that a certificate was not withdrawn, and that its model was not replaced."""
+    if status.decision == "withdrawn":
+        withdrawn = failed(WITHDRAWAL, f"it was {status.reason}", "withdrawn")
+        return withdrawn, not_checkable(REPLACEMENT, "it was withdrawn")
     if problem:
-        return not_checkable(RETURNED, problem)
-    return passed(RETURNED, f"the model holds nothing that the log has as revoked for {certificate.model}")
+        return not_checkable(WITHDRAWAL, problem, required=True), not_checkable(REPLACEMENT, problem, required=True)
+    in_force = passed(WITHDRAWAL, "the log holds no statement that withdraws it")
+    if status.state not in ("superseded", "outdated"):
+        return in_force, passed(REPLACEMENT, "its model holds nothing that was revoked since, and nothing replaces it")
+    reason = f"it was {status.reason}" if status.state == "superseded" else status.reason
+    if successor and status.decision == "replaced":
+        which = "the current release" if successor.current else "the last release, which was withdrawn: none is current"
+        reason += f"; {which} is {successor.kind} {successor.digest[:16]}, which keeps what was deleted"
+    return in_force, failed(REPLACEMENT, reason, status.decision)
 
 
 def _last_erasure(history: History, digest: str) -> Erasure | None:
@@ -333,15 +359,40 @@ def _last_erasure(history: History, digest: str) -> Erasure | None:
     return statement.predicate.erasure if isinstance(statement, PurgeStatement) else None
 
 
+def proof_in_log(
+    digest: str, proof: bytes | None, store: Store, trust: Trust, history: History | None = None
+) -> bytes | None:
+    """Return the proof of a certificate, made from the log of a store if there is none, or a revoked key has signed it.
+
+    Any other proof is returned as it is. So the log decides, whichever proof lies beside a certificate, and what was
+    logged a moment ago counts before its proof is written.
+    """
+    if proof is not None and not any(key.revoked for key in trust.keys_for("log")):
+        return proof
+    leaf = bytes.fromhex(digest)
+    try:
+        if proof is not None:
+            given = Inclusion.from_bytes(proof, "proof of inclusion")
+            given.verify(leaf, trust.as_if_none_revoked())
+            with suppress(VerificationError):
+                given.verify(leaf, trust)
+                return proof
+        history = history or read_history(store, trust)
+        index = history.indices.get(digest)
+        return proof if index is None else Log(store, trust, history.head).inclusion(index, leaf).to_bytes()
+    except (VerificationError, DataError, StoreError):
+        return proof
+
+
 def _consistency(history: History, digest: str, inclusion: Inclusion, trust: Trust) -> Check:
     """Check that today's log continues the one in the proof, and still has the certificate where it was."""
     try:
         log = Log(history.store, trust, history.head)
-        log.consistency(verify_checkpoint(inclusion.checkpoint, trust))
+        log.check_continues(verify_checkpoint(inclusion.checkpoint, trust))
     except (VerificationError, DataError) as error:
-        return failed(CONSISTENCY, error.problem)
+        return failed(CONSISTENCY, error.problem, "not verified")
     if history.indices.get(digest) != inclusion.index:
-        return failed(CONSISTENCY, "the store's log no longer has this certificate at its index")
+        return failed(CONSISTENCY, "the store's log no longer has this certificate at its index", "not verified")
     return passed(
         CONSISTENCY, f"the log of size {inclusion.tree_size} is unchanged in the current one, of size {log.size}"
     )

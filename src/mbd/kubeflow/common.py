@@ -15,9 +15,11 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
+from itertools import chain, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -26,14 +28,16 @@ import yaml
 from cryptography.exceptions import InvalidTag
 
 from mbd import __version__, logs
-from mbd.errors import DataError, MbdError, UsageError
+from mbd.errors import DataError, MbdError, UsageError, describe_exit
 from mbd.files import read_step, write_file
 from mbd.formats.deletion import DELETION
 from mbd.formats.features import FeatureLocation
 from mbd.formats.shredding import KeyName
 from mbd.params import Params, load_params, params_digest, to_yaml
-from mbd.params.certificate import CertificateSettings
-from mbd.params.shredding import ShreddingSettings
+from mbd.params.attacks import refuse_weak_audit
+from mbd.params.container import in_container
+from mbd.params.operations import CertificateSettings, ShreddingSettings
+from mbd.remote_errors import is_transient
 from mbd.shredding.keys import Keyring
 from mbd.shredding.private_folder import private_folder
 from mbd.shredding.vault import encrypt_folder
@@ -43,6 +47,10 @@ from mbd.trust.lineage_key import read_lineage_key
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 _LOG = logging.getLogger(__name__)
+PATIENCE = "MBD_PATIENCE_SECONDS"
+"""environment variable of a task: how long it waits for a store, a DVC remote or another service that is away"""
+_WAITS = (5, 10, 20, 40, 60)
+_TERMINATION_MESSAGE = Path("/dev/termination-log")
 _RESOLVED = re.compile(r"# all parameters: sha256 ([0-9a-f]{64}), mbd (\S+)\n")
 
 
@@ -54,18 +62,48 @@ class Artifact(Protocol):
 
 
 def task(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Write log lines to standard error; an error that a user can act on ends the task with its exit code."""
+    """Make a function a task: its files are its user's alone, it waits for a store that is away, its end is logged.
+
+    An error that a user can act on ends the task with its exit code. Kubeflow makes 1 of every exit code, so its
+    meaning is the last line of the log and the message of the container, which Kubernetes shows with the pod.
+    """
 
     @wraps(function)
     def wrapped(*arguments: Given.args, **named: Given.kwargs) -> Result:
         logs.configure(logging.INFO, "text")
+        before = os.umask(0o077)  # Argo's executor sets 0
         try:
-            return function(*arguments, **named)
+            return _retry_transient(lambda: function(*arguments, **named))
         except MbdError as error:
+            ending = f"exit code {error.exit_code:d} ({describe_exit(error.exit_code)})"
             _LOG.error("%s", error)
+            _LOG.error("%s", ending)
+            if _TERMINATION_MESSAGE.exists():  # as in a pod
+                with suppress(OSError):
+                    _TERMINATION_MESSAGE.write_text(f"{ending}: {error}", encoding="utf-8")
             sys.exit(error.exit_code)
+        finally:
+            os.umask(before)
 
     return wrapped
+
+
+def _retry_transient(call: Callable[[], Result]) -> Result:
+    """Call until it ends otherwise than by a remote service that is away, or patience does.
+
+    Argo as it is installed does not try a step again that has exited. Tasks write whole outputs or none, and what they
+    publish is there once however often it is published, so they can be called again. Refusals and bad data end at once.
+    """
+    ending = time.monotonic() + float(os.environ.get(PATIENCE, "0"))
+    for wait in chain(_WAITS, repeat(_WAITS[-1])):
+        try:
+            return call()
+        except MbdError as error:
+            if not is_transient(error) or time.monotonic() + wait > ending:
+                raise
+            _LOG.warning("%s\ntrying again in %d s", error, wait)
+            time.sleep(wait)
+    raise AssertionError  # the waits do not end
 
 
 def write_params(params: Params) -> str:
@@ -96,12 +134,32 @@ def read_params(text: str, *settings: str) -> Params:
     return _loaded(text, *settings) if settings else params
 
 
-def resolved(
-    text: str, model: str = "", method: str = "", epsilon: float = 0.0, overrides: Sequence[str] = ()
-) -> Params:
-    """Return the parameters of a run from the arguments of its pipeline; an empty argument changes nothing."""
+def write_resolved(
+    resolved: Artifact,
+    text: str,
+    model: str = "",
+    method: str = "",
+    epsilon: float = 0.0,
+    overrides: Sequence[str] = (),
+    *,
+    audits: bool = False,
+) -> None:
+    """Write all parameters of a run from the arguments of its pipeline; an empty argument changes nothing.
+
+    Those of a run that `audits` are refused here if no certificate could follow from them, and not after the work.
+    """
     typed = {"certificate.model": model, "deletion.method": method, "deletion.epsilon": epsilon}
-    return read_params(text, *overrides, *(f"{key}={json.dumps(value)}" for key, value in typed.items() if value))
+    settings = (*overrides, *(f"{key}={json.dumps(value)}" for key, value in typed.items() if value))
+    params = in_container(read_params(text, *settings))
+    if audits:
+        refuse_weak_audit(params.attacks)
+    write_artifact(params, resolved)
+
+
+def write_artifact(params: Params, artifact: Artifact) -> None:
+    """Write parameters as the artifact that tasks read."""
+    write_file(Path(artifact.path), to_yaml(params))
+    artifact.metadata |= {"digest": params_digest(params), "model": params.certificate.model}
 
 
 def _loaded(text: str, *settings: str) -> Params:

@@ -20,7 +20,7 @@ from mbd.files import STEP_FILE, canonical_digest, read_json
 from mbd.formats.features import FeatureLocation
 from mbd.kubeflow.common import work_folder
 from mbd.params import Params
-from mbd.params.shredding import ShreddingSettings
+from mbd.params.operations import ShreddingSettings
 from mbd.shredding.keys import Keyring
 from mbd.shredding.vault import encrypt_folder, made_plain, naming_destroyed_keys, opened
 from mbd.steps import features

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mbd.files import to_json, write_file
 from mbd.formats.files import REPORT
-from mbd.kubeflow.common import Artifact, environment, origin, running, task
+from mbd.kubeflow.common import Artifact, environment, origin, running, task, write_resolved
 
 _NO_REFERENCE = "Single subjects are deleted; the deletion is exact and needs no reference.\n"
 _LOG = logging.getLogger(__name__)
@@ -15,15 +15,30 @@ _LOG = logging.getLogger(__name__)
 
 @task
 def fetch(
-    params: Artifact, modalities: Sequence[str], subjects: Sequence[str], model: Artifact, dataset: Artifact
+    params: str,
+    resolved: Artifact,
+    modalities: Sequence[str],
+    subjects: Sequence[str],
+    model: Artifact,
+    dataset: Artifact,
+    *,
+    name: str = "",
+    method: str = "",
+    epsilon: float = 0.0,
+    overrides: Sequence[str] = (),
 ) -> list[str]:
-    """Fetch the current release of the model; hand on where its data are. Return what is deleted from it."""
+    """Begin a deletion: fetch the current release of the model; hand on where its data are, and all parameters.
+
+    Returns:
+        What is deleted from it.
+    """
     from mbd.kubeflow.common import sealed, work_folder
     from mbd.kubeflow.data import bring_features, keep_shared
     from mbd.production.answers import refuse_not_held
     from mbd.production.releases import fetch_release, not_taken
 
-    with running(params, "models-fetch") as values, work_folder(values.shredding, "mbd-features-") as work:
+    write_resolved(resolved, params, name, method, epsilon, overrides, audits=True)
+    with running(resolved, "models-fetch") as values, work_folder(values.shredding, "mbd-features-") as work:
         url, folder = values.store.url, work / "features"
         with sealed(values.shredding, model) as out:
             start = fetch_release(values, url, out, modalities, person=bool(subjects))

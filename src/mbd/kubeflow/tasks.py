@@ -16,41 +16,47 @@ from mbd.errors import GateRefusedError
 from mbd.files import canonical_digest, read_json, read_step, write_file
 from mbd.formats.files import METRICS, REPORT
 from mbd.formats.leakage import LEAKAGE
-from mbd.kubeflow.common import Artifact, environment, numbers, origin, resolved, running, task
-from mbd.params import Params, load_params, params_digest, to_yaml
+from mbd.kubeflow.common import (
+    Artifact,
+    environment,
+    numbers,
+    origin,
+    running,
+    task,
+    write_artifact,
+    write_resolved,
+)
+from mbd.params import Params, load_params
 
 # Tasks import steps when they run: a task does not wait for the imports of the others.
 NOT_ATTACKED = "Single subjects were forgotten; attacks are about whole modalities, so nothing was attacked.\n"
 NOT_PURGED = "No purge was asked for (`purge_copies`): copies of the old weights may exist.\n"
+NOT_REQUESTED = "not requested"
 _LOG = logging.getLogger(__name__)
 
 
 @task
-def parameters(
+def features(
     params: str,
-    written: Artifact,
+    resolved: Artifact,
+    dataset: Artifact,
+    metrics: Artifact,
     model: str = "",
-    method: str = "",
-    epsilon: float = 0.0,
     overrides: Sequence[str] = (),
-) -> None:
-    """Write all parameters of a run, from the arguments of its pipeline (:func:`mbd.kubeflow.common.resolved`)."""
-    _write(resolved(params, model, method, epsilon, overrides), written)
+    *,
+    audits: bool = False,
+) -> list[str]:
+    """Begin a run: make or fetch the FeatureSet; hand on where it is, and all parameters.
 
-
-def _write(values: Params, written: Artifact) -> None:
-    write_file(Path(written.path), to_yaml(values))
-    written.metadata |= {"digest": params_digest(values), "model": values.certificate.model}
-
-
-@task
-def features(params: Artifact, dataset: Artifact, metrics: Artifact) -> list[str]:
-    """Make or fetch the FeatureSet; hand on where it is. Return the modalities to train references without."""
+    Returns:
+        The modalities to train references without.
+    """
     from mbd.kubeflow.common import work_folder
     from mbd.kubeflow.data import bring_features, keep_shared
     from mbd.steps.revoked import read_revoked, revocable
 
-    with running(params, "features") as values, work_folder(values.shredding, "mbd-features-") as work:
+    write_resolved(resolved, params, model, overrides=overrides, audits=audits)
+    with running(resolved, "features") as values, work_folder(values.shredding, "mbd-features-") as work:
         folder = work / "features"
         made, summary = bring_features(values, folder)
         reference = made.model_copy(update={"left_out": read_revoked(values).certificates})
@@ -61,6 +67,28 @@ def features(params: Artifact, dataset: Artifact, metrics: Artifact) -> list[str
         keep_shared(folder, reference, values.shredding)
         _LOG.info(summary.to_text())
         return modalities
+
+
+@task
+def extract(
+    params: str, resolved: Artifact, shard: int, shards: int, model: str = "", overrides: Sequence[str] = ()
+) -> None:
+    """Encode a part of the raw media, for the cache that `features` and every later task read."""
+    from mbd.errors import UsageError
+
+    write_resolved(resolved, params, model, overrides=overrides)
+    with running(resolved, "features") as values:
+        from mbd.features.sources import kind_of
+        from mbd.features.sources.media import fill_cache
+
+        if values.shredding.enabled or kind_of(values.features.source) != "media":
+            raise UsageError(
+                "only raw media are extracted side by side, and not with crypto-shredding: the cache is plain",
+                key="platform.extraction_tasks",
+                value=shards,
+                hint="set it to 1",
+            )
+        fill_cache(values.features, shard, shards)
 
 
 @task
@@ -228,10 +256,14 @@ def publish(params: Artifact, certificate: Artifact, deleted: Artifact, publishe
 
 @task
 def purge(params: Artifact, published: Artifact, deleted: Artifact, proof: Artifact, *, requested: bool = True) -> None:
-    """Remove every copy of the old weights, if asked to; fails if one is left, or a place could not be searched."""
+    """Remove every copy of the old weights, if requested.
+
+    What is left, or could not be searched, is on record here, and stops the run in :func:`require_purged`: Kubeflow
+    keeps no artifact of a task that fails.
+    """
     out = Path(proof.path)
     if not requested:
-        proof.metadata["claim"] = "not requested"
+        proof.metadata["claim"] = NOT_REQUESTED
         write_file(out / REPORT, NOT_PURGED)
         return
     from mbd.steps import purge as step
@@ -242,23 +274,35 @@ def purge(params: Artifact, published: Artifact, deleted: Artifact, proof: Artif
         plan = step.plan(values, receipt, values.store.url, Path(deleted.path))
         done = step.run(values, plan, values.store.url, out)
         read_step(out)
-        proof.metadata["claim"] = done.record.erasure.claim
-        done.refuse_incomplete()
+    proof.metadata["claim"] = done.record.erasure.claim
+    for place in done.record.places:
+        _LOG.info(
+            "%s %s: %d copies, %d removed, %d left", place.kind, place.where, place.found, place.removed, place.left
+        )
+        for obstacle in place.obstacles:
+            _LOG.warning("%s: %s (%s)", obstacle.reason, obstacle.detail, obstacle.hint)
 
 
 @task
-def published(params: Artifact, modality: str, model: Artifact) -> tuple[list[str], list[str], str]:
-    """Fetch the model that was published last without a modality.
+def require_purged(proof: Artifact) -> None:
+    """Fail if a purge has left a copy, or could not search a place; its obstacles are the reason."""
+    from mbd.formats.purge import PURGE, PurgeRecord
+    from mbd.steps.purge import refuse_incomplete
 
-    Return what its certificate deleted, all that was ever revoked, and the certificate's digest.
-    """
+    if proof.metadata["claim"] != NOT_REQUESTED:
+        refuse_incomplete(PurgeRecord.read(Path(proof.path) / PURGE, "record of a purge"))
+
+
+@task
+def published(params: Artifact, modality: str, model: Artifact) -> tuple[list[str], str]:
+    """Fetch the current release without a modality; return all that was ever deleted from it, and its certificate."""
     from mbd.kubeflow.common import sealed
     from mbd.steps.certificates import fetch_certified
 
     with running(params, "certificate-fetch") as values, sealed(values.shredding, model) as out:
         certified = fetch_certified(values, values.store.url, out, modality=modality)
     model.metadata |= {"certificate": certified.certificate, "revoked": ", ".join(certified.revoked)}
-    return list(certified.modalities), list(certified.revoked), certified.certificate
+    return list(certified.revoked), certified.certificate
 
 
 @task
@@ -273,11 +317,11 @@ def reaudit(params: Artifact, certificate: str, leakage: Artifact, run: str = ""
 
 
 @task
-def overlaid(params: Artifact, setting: str, written: Artifact) -> None:
+def overlaid(params: Artifact, setting: str, resolved: Artifact) -> None:
     """Write the parameters with settings `a.b=value …` on top, and with ledgers of their own."""
     text = Path(params.path).read_text(encoding="utf-8")
     ledgers = f"deletion.ledgers={gettempdir()}/mbd-sweep-{canonical_digest([text, setting])[:16]}"
-    _write(load_params(Path(params.path), [*setting.split(), ledgers]), written)
+    write_artifact(load_params(Path(params.path), [*setting.split(), ledgers]), resolved)
 
 
 def _folder(reference: Artifact | None, subjects: Sequence[str]) -> Path | None:

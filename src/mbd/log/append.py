@@ -9,7 +9,8 @@ else follows from them. Then any writer can bring the log up to date: for every 
 
 All writers create the *same* bytes under the same names, because both follow from the claims; who comes second finds
 its work done. A killed writer leaves at worst a claim, which the next writer carries out: it never lies in the way, and
-no two heads are ever signed that contradict each other.
+no two heads are ever signed that contradict each other. A store that lies about the claims or the head is found out by
+what the writer's machine remembers: each head is remembered before it is signed (:mod:`mbd.log.memory`).
 
 A leaf is never logged twice: an entry before the head has its place in the index (written before the head moved), one
 after the head is met while looking for a free place. An append costs a fixed number of operations of the store and
@@ -24,12 +25,14 @@ from securesystemslib.signer import Signer
 
 from mbd.errors import DataError, VerificationError
 from mbd.log.checkpoint import Checkpoint, Inclusion, check_log_signer, sign_checkpoint
+from mbd.log.memory import Head, contradiction, open_to_sign, read_memory, remember
 from mbd.log.merkle import HASH_SIZE, leaf_hash
-from mbd.log.reader import MOST_AT_ONCE, Log, LogDamagedError, read_claim, read_head, read_place
+from mbd.log.reader import MOST_AT_ONCE, Log, LogDamagedError, read_claim, read_place
 from mbd.log.tiles import (
     CHECKPOINT,
     WIDTH,
     Edge,
+    Tile,
     claim_name,
     index_name,
     old_checkpoint_name,
@@ -44,7 +47,7 @@ from mbd.trust.trust_file import Trust
 _AT_ONCE = 8
 
 
-CheckLeaf = Callable[[bytes], None]
+CheckLeaf = Callable[[bytes], object]
 """raises a DataError or VerificationError for a leaf that must not be logged"""
 
 
@@ -65,29 +68,29 @@ def append(store: Store, leaf: bytes, signer: Signer, trust: Trust, check: Check
     if len(leaf) != HASH_SIZE:
         raise ValueError("a leaf is a SHA-256")
     check_log_signer(signer, trust, now())
-    head, tag = read_head(store, trust)
-    size = head.size if head else 0
-    place = read_place(store, leaf)
-    if place is None:
-        place = _claim(store, leaf, size)
-    while size <= place:
-        advance(store, head, tag, place, signer, trust, check)
-        head, tag = read_head(store, trust)
-        size = head.size if head else 0
-    return Log(store, trust, head).inclusion(place, leaf)
+    place: int | None = None
+    while True:
+        log, tag = open_to_sign(store, trust)
+        if place is None:
+            place = read_place(store, leaf)
+        if place is None:
+            place = _claim(store, leaf, log.size)
+        if place < log.size:
+            remember(log)
+            return log.inclusion(place, leaf)
+        advance(log, tag, place, signer, check)
 
 
 def complete(store: Store, signer: Signer, trust: Trust, check: CheckLeaf | None = None) -> int:
     """Bring all claims of killed writers into the log; return how many there were."""
     start: int | None = None
     while True:
-        head, tag = read_head(store, trust)
-        size = head.size if head else 0
-        start = size if start is None else start
-        left = len(pending(store, size, MOST_AT_ONCE))
+        log, tag = open_to_sign(store, trust)
+        start = log.size if start is None else start
+        left = len(pending(store, log.size, MOST_AT_ONCE))
         if not left:
-            return size - start
-        advance(store, head, tag, size + left - 1, signer, trust, check)
+            return log.size - start
+        advance(log, tag, log.size + left - 1, signer, check)
 
 
 def pending(store: Store, size: int, most: int | None = None) -> list[bytes]:
@@ -112,23 +115,22 @@ def _claim(store: Store, leaf: bytes, place: int) -> int:
             return place
 
 
-def advance(
-    store: Store,
-    head: Checkpoint | None,
-    tag: str | None,
-    place: int,
-    signer: Signer,
-    trust: Trust,
-    check: CheckLeaf | None = None,
-) -> None:
+def advance(log: Log, tag: str | None, place: int, signer: Signer, check: CheckLeaf | None = None) -> None:
     """Move the head over the claims up to `place`, or a part of the way; nothing if another writer moves it first."""
-    size = head.size if head else 0
-    end = min(place + 1, size + MOST_AT_ONCE)
-    leaves = [_checked_claim(store, at, check) for at in range(size, end)]
-    log = Log(store, trust, head)
+    store, trust, size, head = log.store, log.trust, log.size, log.head if log.size else None
+    signed = read_memory(trust).signed or Head()
+    end = max(min(place + 1, size + MOST_AT_ONCE), signed.size)
+    try:
+        leaves = [_checked_claim(store, at, check) for at in range(size, end)]
+    except NotThereError as error:  # the claims that were signed before are gone
+        raise contradiction(log, signed) from error
     log.check_root()
     edge = Edge(size, {tile.level: list(log.hashes(tile.level, tile.index)) for tile in right_edge(size)})
-    tiles = [full for leaf in leaves for full in edge.add(leaf_hash(leaf))]
+    tiles: list[tuple[Tile, bytes]] = []
+    for leaf in leaves:
+        tiles += edge.add(leaf_hash(leaf))
+        if edge.size == signed.size and edge.root.hex() != signed.root:
+            raise contradiction(log, signed)
     tiles += edge.partial_tiles()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         work = [pool.submit(create_index, store, leaf, at) for at, leaf in enumerate(leaves, start=size)]
@@ -137,6 +139,7 @@ def advance(
         work += [pool.submit(keep_head, store, head)] if head else []
         for upload in work:
             upload.result()
+    remember(log, Head(size=edge.size, root=edge.root.hex()))
     time = max(now(), head.time) if head else now()
     note = sign_checkpoint(edge.size, edge.root, time, signer, trust)
     try:

@@ -1,16 +1,23 @@
 """Walking the whole log: every hash is computed again from the entries, and compared with what is stored and signed."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 
-from mbd.errors import MbdError, VerificationError
-from mbd.log.append import pending
-from mbd.log.checkpoint import Checkpoint, verify_checkpoint
+from mbd.errors import DataError, MbdError, VerificationError
+from mbd.formats.files import PROOF
+from mbd.formats.layout import CERTIFICATES
+from mbd.log.append import CheckLeaf, pending
+from mbd.log.checkpoint import Checkpoint, Inclusion, verify_checkpoint
+from mbd.log.memory import LogMemory, head_of, open_log, read_memory, remember
 from mbd.log.merkle import EMPTY, leaf_hash
 from mbd.log.reader import Log, read_claim, read_place
 from mbd.log.tiles import OLD_CHECKPOINTS, WIDTH, Edge, Tile
+from mbd.records import now
 from mbd.storage.store import NotThereError, Store
 from mbd.trust.trust_file import Trust
 
@@ -29,17 +36,21 @@ class LogReport:
     old_checkpoints: int = 0
     certificates: int = 0
     """certificates that were read from the store and are those in the log"""
-    elsewhere: int = 0
-    """entries whose certificate is not in this store"""
 
 
 def check_log(
-    store: Store, trust: Trust, *, since: Checkpoint | None = None, certificate_name: Callable[[str], str] | None = None
+    store: Store,
+    trust: Trust,
+    *,
+    since: Checkpoint | None = None,
+    certificate_name: Callable[[str], str] | None = None,
+    check: CheckLeaf | None = None,
 ) -> LogReport:
     """Check all of the log: signatures, every tile, the root, all older checkpoints, claims, index, certificates.
 
     `since`: a checkpoint that was kept elsewhere, which the log must continue. `certificate_name`: where the
-    certificate of a digest lies in the store. Only a head that cannot be trusted at all is an error at once.
+    certificate of a digest lies in the store. `check`: refuses a claim that no append would accept, which keeps the log
+    from being written. Only a head that cannot be trusted at all is an error at once.
     """
     log = Log(store, trust)
     report = LogReport(log.size, log.head if log.size else None)
@@ -52,11 +63,52 @@ def check_log(
                 for checked in pool.map(partial(_check_entry, store, certificate_name), entries):
                     report.problems += checked.problems
                     report.certificates += checked.certificates
-                    report.elsewhere += checked.elsewhere
     except MbdError as error:
         report.problems.append(_description(error))
-    report.pending = len(pending(store, log.size))
+    claimed = pending(store, log.size)
+    report.pending = len(claimed)
+    for place, leaf in enumerate(claimed, start=log.size):
+        try:
+            if check is not None:
+                check(leaf)
+        except MbdError as error:
+            report.problems.append(f"the claim of place {place} would be refused: {_description(error)}")
     return report
+
+
+def take_up(store: Store, trust: Trust, *, max_age: timedelta | None = None, instead: bool = False) -> Log:
+    """Remember a log as the one that this machine signs from now on; it must fit all signed checkpoints in the store.
+
+    Args:
+        store: The store.
+        trust: Who is trusted; a head that a revoked key has signed can be taken up, to be signed again.
+        max_age: How old its head may be. None: any age.
+        instead: Forget what was remembered of this log before.
+
+    Raises:
+        VerificationError: It is not the newest log that is known here or in the store, or its head is old.
+    """
+    trust = trust.as_if_none_revoked()
+    log, _ = open_log(store, trust, LogMemory() if instead else read_memory(trust))
+    report = LogReport(0, None)
+    if max_age and log.size and now() - log.head.time > max_age:
+        raise VerificationError(
+            f"the log's checkpoint is of {log.head.time:%Y-%m-%d %H:%M:%SZ}, older than {max_age.days} days: it may be "
+            "an old copy",
+            file=store.url,
+            hint="compare it with one that was kept elsewhere (`mbd log check --since FILE`), then `mbd log adopt`",
+        )
+    heads = [*_old_checkpoints(store, trust, report), *_checkpoints_in_proofs(store, trust)]
+    heads += [log.head] if log.size else []
+    deque(_walk(log, heads, report), maxlen=0)
+    if report.problems:
+        raise VerificationError(
+            f"the log is not taken up, for it is not whole: {'; '.join(report.problems)}",
+            file=store.url,
+            hint="bring the newest copy of the store back; `mbd log check` checks all of it",
+        )
+    remember(log, head_of(log), instead=instead)
+    return log
 
 
 def _old_checkpoints(store: Store, trust: Trust, report: LogReport) -> Iterator[Checkpoint]:
@@ -66,6 +118,18 @@ def _old_checkpoints(store: Store, trust: Trust, report: LogReport) -> Iterator[
             yield verify_checkpoint(store.read(stored.name).decode(errors="replace"), trust)
         except VerificationError as error:
             report.problems.append(f"{stored.name}: {error.problem}")
+
+
+def _checkpoints_in_proofs(store: Store, trust: Trust) -> Iterator[Checkpoint]:
+    """Yield the signed checkpoints in the proofs of a store."""
+    trust, notes = trust.as_if_none_revoked(), set[str]()
+    for stored in store.list(f"{CERTIFICATES}/"):
+        if stored.name.endswith(f"/{PROOF}"):
+            with suppress(DataError):  # junk
+                notes.add(Inclusion.from_bytes(store.read(stored.name), "proof of inclusion").checkpoint)
+    for note in notes:
+        with suppress(VerificationError):  # of another log
+            yield verify_checkpoint(note, trust)
 
 
 def _walk(log: Log, heads: Sequence[Checkpoint], report: LogReport) -> Iterator[list[tuple[int, bytes]]]:
@@ -112,8 +176,6 @@ def _check_entry(store: Store, certificate_name: Callable[[str], str] | None, en
         try:
             store.read(certificate_name(leaf.hex()), sha256=leaf.hex())
             report.certificates = 1
-        except NotThereError:
-            report.elsewhere = 1
         except MbdError as error:
             report.problems.append(f"certificate of entry {place}: {_description(error)}")
     return report

@@ -95,6 +95,10 @@ def _parse_line(line: str) -> NoteSignature:
     return signature
 
 
+class UnknownLogKeyError(VerificationError):
+    """A checkpoint is of another log, or no key of the log that the trust file trusts has signed it."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A verified head of the log."""
@@ -117,7 +121,7 @@ def verify_checkpoint(note: str, trust: Trust) -> Checkpoint:
     except ValueError as error:
         raise _refused(f"it is not written as a checkpoint ({error})") from error
     if origin != trust.log_origin:
-        raise _refused(f"it is of the log {origin}, and {trust.log_origin} is trusted")
+        raise _refused(f"it is of the log {origin}, and {trust.log_origin} is trusted", UnknownLogKeyError)
     named = {signature.key_id: signature.value for signature in signatures if signature.name == origin}
     reason = "no trusted key of the log has signed it"
     for key in trust.keys_for("log"):
@@ -127,7 +131,7 @@ def verify_checkpoint(note: str, trust: Trust) -> Checkpoint:
         reason = _key_refused(key, time) or ""
         if not reason:
             return Checkpoint(origin, size, root, time, key, note)
-    raise _refused(reason)
+    raise _refused(reason, UnknownLogKeyError)
 
 
 def sign_checkpoint(size: int, root: bytes, time: datetime, signer: "Signer", trust: Trust) -> str:
@@ -198,8 +202,8 @@ def _key_refused(key: TrustedKey, time: datetime) -> str | None:
     return refusal(key, time, None)
 
 
-def _refused(why: str) -> VerificationError:
-    return VerificationError(
+def _refused(why: str, kind: type[VerificationError] = VerificationError) -> VerificationError:
+    return kind(
         f"the log's checkpoint cannot be trusted: {why}",
         hint="check that this is the trust file meant for this log; `mbd log check` checks the whole log",
     )

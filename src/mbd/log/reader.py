@@ -51,7 +51,7 @@ class Log:
     def __init__(self, store: Store, trust: Trust, head: Checkpoint | Literal["newest"] | None = "newest") -> None:
         """`head`: a verified checkpoint, or None for the log before its first; by default the newest is read."""
         self.store = store
-        self._trust = trust
+        self.trust = trust
         self._head = read_head(store, trust)[0] if head == "newest" else head
         self._tiles: dict[Tile, Sequence[bytes]] = {}
         self._kept: dict[int, Checkpoint | None] = {}
@@ -94,10 +94,10 @@ class Log:
         if not 0 <= place < self.size:
             raise DataError("there is no such entry in the log", value=place, hint="`mbd log list` lists them")
         head = self.first_checkpoint_with(place)
-        view = Log(self.store, self._trust, head)
+        view = Log(self.store, self.trust, head)
         hashes = tuple(sibling.hex() for sibling in inclusion_proof(node_in(view.hashes), place, head.size))
         inclusion = Inclusion(index=place, tree_size=head.size, hashes=hashes, checkpoint=head.text)
-        inclusion.verify(leaf or view.entry(place), self._trust)
+        inclusion.verify(leaf or view.entry(place), self.trust)
         return inclusion
 
     def first_checkpoint_with(self, place: int) -> Checkpoint:
@@ -109,29 +109,34 @@ class Log:
         """Return the checkpoint that was kept of a size, read once; None if there is none that can be trusted."""
         if size not in self._kept:
             try:
-                kept = verify_checkpoint(_decoded(self.store.read(old_checkpoint_name(size))), self._trust)
+                kept = verify_checkpoint(_decoded(self.store.read(old_checkpoint_name(size))), self.trust)
                 self._kept[size] = kept if kept.size == size else None
             except (NotThereError, VerificationError):
                 self._kept[size] = None  # its key may be revoked by now: a later checkpoint has the entries as well
         return self._kept[size]
 
-    def consistency(self, older: Checkpoint) -> list[bytes]:
-        """Return the proof that this log continues an older one; VerificationError if it does not."""
-        if older.size == 0:
-            return []
+    def check_continues(self, older: Checkpoint) -> None:
+        """Raise a VerificationError unless this log continues an older one."""
         if older.size > self.size:
             raise VerificationError(
                 f"the log has shrunk: it had {older.size} entries at {older.time:%Y-%m-%d %H:%M:%SZ}, now {self.size}",
                 hint="entries were removed: do not trust this log, and show both checkpoints to other verifiers",
             )
-        proof = consistency_proof(node_in(self.hashes), older.size, self.size)
-        if not is_consistent(older.size, older.root, self.size, self.head.root, proof):
+        if not self.continues(older.size, older.root):
             raise VerificationError(
                 f"the log has been rewritten: its first {older.size} entries are not those it had "
                 f"at {older.time:%Y-%m-%d %H:%M:%SZ}",
                 hint="two signed checkpoints contradict each other: do not trust it, and show both to the others",
             )
-        return proof
+
+    def continues(self, size: int, root: bytes) -> bool:
+        """Return whether the first entries of this log are those of a tree of this size and root."""
+        if size in (0, self.size):
+            return size == 0 or root == self.head.root
+        if size > self.size:
+            return False
+        proof = consistency_proof(node_in(self.hashes), size, self.size)
+        return is_consistent(size, root, self.size, self.head.root, proof)
 
     def check_root(self) -> None:
         """Compare the tiles at the right edge with the root in the checkpoint."""

@@ -1,6 +1,7 @@
 """Repairs of the log that need no trust: everything written here follows from the entries and from what was signed.
 
 - a head signed by a key that has been revoked since is signed again, once the whole log has been checked;
+- proofs whose checkpoint was signed by such a key are made from the present head;
 - missing index objects and claims of entries are written again;
 - claims that a killed writer has left are carried out.
 
@@ -13,14 +14,16 @@ from dataclasses import dataclass
 
 from securesystemslib.signer import Signer
 
-from mbd.errors import VerificationError
+from mbd.errors import DataError, VerificationError
+from mbd.formats.layout import proof_name
 from mbd.log.append import CheckLeaf, complete, create_index, create_same, keep_head
 from mbd.log.check import check_log
-from mbd.log.checkpoint import Checkpoint, check_log_signer, sign_checkpoint, verify_checkpoint
-from mbd.log.reader import Log, read_head, read_place
+from mbd.log.checkpoint import Checkpoint, Inclusion, check_log_signer, sign_checkpoint, verify_checkpoint
+from mbd.log.memory import head_of, open_to_sign, remember
+from mbd.log.reader import Log, read_place
 from mbd.log.tiles import CHECKPOINT, claim_name
 from mbd.records import now
-from mbd.storage.store import ConflictError, Store
+from mbd.storage.store import ConflictError, LockedError, Store, update
 from mbd.trust.trust_file import Trust
 
 
@@ -41,10 +44,32 @@ def repair_log(store: Store, signer: Signer, trust: Trust, check: CheckLeaf | No
     indexed = 0
     for place, leaf in log.entries():
         create_same(store, claim_name(place), leaf)
+        _renew_proof(log, place, leaf)
         if read_place(store, leaf) is None:
             create_index(store, leaf, place)
             indexed += 1
     return Repaired(signed_again, indexed, complete(store, signer, trust, check))
+
+
+def _renew_proof(log: Log, place: int, leaf: bytes) -> None:
+    """Replace the proof of an entry if its checkpoint is not trusted any more; where it is locked, readers make it."""
+
+    def renewed(proof: bytes | None) -> bytes | None:
+        if proof is None or _is_proven(proof, leaf, log.trust) or not _is_proven(proof, leaf, before):
+            return None
+        return log.inclusion(place, leaf).to_bytes()
+
+    before = log.trust.as_if_none_revoked()
+    with suppress(LockedError):
+        update(log.store, proof_name(leaf.hex()), renewed)
+
+
+def _is_proven(proof: bytes, leaf: bytes, trust: Trust) -> bool:
+    try:
+        Inclusion.from_bytes(proof, "proof of inclusion").verify(leaf, trust)
+    except (DataError, VerificationError):
+        return False
+    return True
 
 
 def renew_head(store: Store, signer: Signer, trust: Trust) -> Checkpoint | None:
@@ -53,11 +78,13 @@ def renew_head(store: Store, signer: Signer, trust: Trust) -> Checkpoint | None:
     The head as it was first signed is kept: its time is that of its entries.
     """
     check_log_signer(signer, trust, now())
-    head, tag = read_head(store, trust)
-    if head is None:
+    log, tag = open_to_sign(store, trust)
+    if not log.size:
         return None
-    Log(store, trust, head).check_root()
+    head = log.head
+    log.check_root()
     keep_head(store, head)
+    remember(log, head_of(log))
     note = sign_checkpoint(head.size, head.root, max(now(), head.time), signer, trust)
     with suppress(ConflictError):  # another writer has moved it, and so has signed a newer one
         store.replace(CHECKPOINT, note.encode(), expected=tag)
@@ -67,9 +94,10 @@ def renew_head(store: Store, signer: Signer, trust: Trust) -> Checkpoint | None:
 def _sign_again(store: Store, signer: Signer, trust: Trust) -> bool:
     """Sign the head again if its key is revoked; return whether that was needed."""
     then = trust.as_if_none_revoked()
-    head, tag = read_head(store, then)
-    if head is None or head.key.id not in {key.id for key in trust.keys_for("log") if key.revoked}:
+    log, tag = open_to_sign(store, then)
+    if not log.size or log.head.key.id not in {key.id for key in trust.keys_for("log") if key.revoked}:
         return False
+    head = log.head
     report = check_log(store, then)
     wrong = [problem for problem in report.problems if "index" not in problem]
     if wrong or report.checkpoint is None:

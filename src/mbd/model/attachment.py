@@ -1,4 +1,4 @@
-"""Attaching a deleted modality m* to a model again, as somebody who has its file would.
+"""Attaching a deleted modality m* to a model again, as everyone who has its file can.
 
 The model is built for m* too. What exists for m* alone and is gone, or negligible (at most 10⁻³ of the spread of fresh
 weights), takes the values of a fresh model and may be trained; everything else is as it was released, and frozen:
@@ -74,14 +74,14 @@ def attach(
             spread = float(np.sqrt(np.mean(np.square(value, dtype=np.float64)))) if value.size else 0.0
             kept = part.kept if part is not None and old.shape != value.shape else None
             index = np.ix_(*(map(np.arange, value.shape) if kept is None else kept))
-            own = part.own[index] if part is not None else np.zeros(value.shape, bool)  # counters belong to nobody
+            own = part.own[index] if part is not None else np.zeros(value.shape, bool)  # counters belong to no modality
             mask[index] = own & (np.abs(old) <= _NEGLIGIBLE * spread)
             value[index] = np.where(mask[index], value[index], old)
             tensor.copy_(torch.from_numpy(value))
             if mask.any():
                 fresh[name] = torch.from_numpy(mask)
-    trained = {name: mask for name, mask in fresh.items() if isinstance(state[name], nn.Parameter)}
-    for name, tensor in state.items():
-        if tensor.is_floating_point():
-            tensor.requires_grad_(name in trained)
+    trained = {name: fresh[name] for name, _ in network.named_parameters() if name in fresh}  # a tied one once
+    network.requires_grad_(False)
+    for name in trained:
+        network.get_parameter(name).requires_grad_(True)
     return Attachment(network.eval(), inputs, trained, backbone)

@@ -11,8 +11,7 @@ that hears nothing once these are silent goes too. Of all these, those are propo
 model's output when the others are silent: the smallest set, as far out as possible.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -22,8 +21,7 @@ from torch.utils import _pytree as pytree
 
 from mbd.errors import UsageError
 from mbd.formats.features import lengths_of
-from mbd.formats.guarantee import WARNING
-from mbd.model.contract import Architecture, Features, evaluating, example, output_shapes, row_axis, seeded
+from mbd.model.contract import Architecture, Features, evaluating, example, listening, output_shapes, row_axis, seeded
 from mbd.model.probing import Provenance, probe, randomise, silenced
 
 _ROWS, _DRAWS = 2, 3
@@ -85,12 +83,15 @@ def _propose(architecture: Architecture, modality: str) -> Proposal | None:
     named = tuple(architecture.branches.get(modality, ()))
     others = {m: names for m, names in architecture.branches.items() if m != modality}
     bare = replace(architecture, branches=others)
-    listening = _Listening(bare, modality)
-    chosen = listening.choose()
+    listener = _Listening(bare, modality)
+    chosen = listener.choose()
     found = tuple(
-        Branch(name, tuple(m for m in bare.modalities if m in listening.hearing[name]), listening.numbers(name))
+        Branch(name, tuple(m for m in bare.modalities if m in listener.hearing[name]), listener.numbers(name))
         for name in chosen
     )
+    numbers, left_open = listener.numbers(""), tuple(listener.describe_open(named or chosen))
+    heard = listener.heard
+    del listener  # probing builds a module as large
     with_named = probe(architecture, modality)
     with_proposed = probe(replace(bare, branches={**others, modality: chosen}) if chosen else bare, modality)
     return Proposal(
@@ -99,8 +100,8 @@ def _propose(architecture: Architecture, modality: str) -> Proposal | None:
         named,
         cut=_dead(with_named),
         cut_with_proposal=_dead(with_proposed),
-        numbers=listening.numbers(""),
-        left_open=tuple(listening.describe_open(named or chosen, with_named if named else with_proposed)),
+        numbers=numbers,
+        left_open=(*left_open, *_describe_staying(modality, heard, with_named if named else with_proposed)),
     )
 
 
@@ -109,36 +110,34 @@ def with_branches(architecture: Architecture, named: Mapping[str, Sequence[str]]
     return replace(architecture, branches={**architecture.branches, **named}) if named else architecture
 
 
+def closing(architecture: Architecture, modality: str) -> Architecture:
+    """Return the architecture with every branch of a modality: those that are named, and those that are missing.
+
+    What is proposed counts where it cuts more than what is named.
+    """
+    proposal = propose(architecture, modality)
+    if proposal is None or not proposal.missing or proposal.cut_with_proposal <= proposal.cut:
+        return architecture
+    return with_branches(architecture, {modality: (*proposal.named, *proposal.missing)})
+
+
 def refuse_unbranched(architecture: Architecture, modality: str) -> None:
-    """Refuse a cut that would close an input and leave the layers behind it, where branches can be named.
+    """Refuse a cut that would leave branches of a modality as they are: few rows bring them back.
 
     Raises:
-        UsageError: Nothing but input entries of the modality would be cut, and a proposal would cut more.
+        UsageError: A proposal would cut more than what `model.branches` names.
 
     """
-    if not probe(architecture, modality).only_inputs:
-        return
     proposal = propose(architecture, modality)
-    if proposal and proposal.cut_with_proposal > proposal.cut:
+    if proposal is not None and closing(architecture, modality) is not architecture:
         raise UsageError(
-            f"nothing is known to be {modality}'s own but what multiplies its input: {proposal.cut:,} of "
+            f"{_listed(proposal.missing)} would stay as {modality} has trained them: {proposal.cut:,} of "
             f"{proposal.numbers:,} numbers would be cut, with the proposed branches {proposal.cut_with_proposal:,}",
             key=f"model.branches.{modality}",
             value=list(proposal.named),
             hint=f"set {proposal.setting}, or what you know to be right, and import or train the model again; "
             "see `mbd branches`, or delete by deletion.method=exact",
         )
-
-
-def describe_missing(architecture: Architecture, modality: str) -> list[str]:
-    """Return a warning where `model.branches` names less of a modality than was found."""
-    proposal = propose(architecture, modality)
-    if not proposal or not proposal.named or not proposal.missing or proposal.cut_with_proposal <= proposal.cut:
-        return []
-    return [
-        f"{WARNING}model.branches.{modality} does not name {_listed(proposal.missing)}: {proposal.cut:,} numbers are "
-        f"cut, with the proposed branches {proposal.cut_with_proposal:,}."
-    ]
 
 
 def _dead(provenance: Provenance) -> int:
@@ -183,6 +182,11 @@ class _Listening:
         """For each submodule that runs, and the module itself as "", the modalities that its output changes with."""
         return self._hearing(())
 
+    @property
+    def heard(self) -> list[str]:
+        """The submodules whose output changes with the modality, outermost first."""
+        return [name for name in self._parts if name and self._modality in self.hearing.get(name, ())]
+
     def _hearing(self, silent: Collection[str], *, absent: bool = False) -> dict[str, frozenset[str]]:
         heard: dict[str, set[str]] = {}
         for draw in range(_DRAWS):
@@ -220,13 +224,18 @@ class _Listening:
         available = {m: torch.ones(_ROWS, dtype=torch.bool) for m in self._architecture.modalities}
         if absent:
             available[self._modality] = torch.zeros(_ROWS, dtype=torch.bool)
-        # Silenced before it is recorded: hooks run in the order in which they were registered.
+        outputs: dict[str, list[Tensor]] = {}
+
+        def keep(name: str, leaves: list[object]) -> None:
+            outputs.setdefault(name, []).extend(leaf for leaf in leaves if isinstance(leaf, Tensor))
+
+        # Silenced before it is heard: hooks run in the order in which they were registered.
         with (
             evaluating(self._module),
             seeded(0, "branches"),
             torch.no_grad(),
             silenced(self._module, silent),
-            _recorded(parts) as outputs,
+            listening(parts, keep),
         ):
             self._module(features, available)
         return outputs
@@ -283,8 +292,8 @@ class _Listening:
                 return True
         return False
 
-    def describe_open(self, branches: Collection[str], provenance: Provenance) -> Iterator[str]:
-        """Yield sentences about what hears the modality, or has heard it, and stays."""
+    def describe_open(self, branches: Collection[str]) -> Iterator[str]:
+        """Yield sentences about what hears the modality and stays."""
         m, after = self._modality, self._hearing(branches)
         if m in after[""]:
             hears = [name for name in self._parts if name and m in after.get(name, ())]
@@ -299,14 +308,14 @@ class _Listening:
             )
         if not self._bearable(branches):
             yield f"Without {m} the model no longer hears every other modality: it multiplies them by {m}."
-        alive = [name for name, part in provenance.tensors.items() if not part.dead and name not in provenance.unused]
-        stay = [
-            name
-            for name in self._parts
-            if name and m in self.hearing.get(name, ()) and any(_within(tensor, [name]) for tensor in alive)
-        ]
-        if stay := [name for name in stay if not _within(name, [other for other in stay if other != name])]:
-            yield f"{_listed(stay)} heard {m} in training too, and stay for the other modalities."
+
+
+def _describe_staying(modality: str, heard: Sequence[str], provenance: Provenance) -> Iterator[str]:
+    """Yield a sentence about the submodules that have heard the modality, and stay."""
+    alive = [name for name, part in provenance.tensors.items() if not part.dead and name not in provenance.unused]
+    stay = [name for name in heard if any(_within(tensor, [name]) for tensor in alive)]
+    if stay := [name for name in stay if not _within(name, [other for other in stay if other != name])]:
+        yield f"{_listed(stay)} heard {modality} in training too, and stay for the other modalities."
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -331,23 +340,3 @@ def _difference(one: Tensor, other: Tensor) -> float:
 
 def _disturb(_: nn.Module, __: object, output: object) -> object:
     return pytree.tree_map_only(Tensor, lambda x: x + torch.randn_like(x) if x.is_floating_point() else x, output)
-
-
-@contextmanager
-def _recorded(parts: Mapping[str, nn.Module]) -> Iterator[dict[str, list[Tensor]]]:
-    """Within: what submodules return is kept, by their names, call after call."""
-    outputs: dict[str, list[Tensor]] = {}
-
-    def keep(name: str) -> Callable[..., None]:
-        def hook(_: nn.Module, __: object, output: object) -> None:
-            leaves = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
-            outputs.setdefault(name, []).extend(leaves)
-
-        return hook
-
-    handles = [part.register_forward_hook(keep(name)) for name, part in parts.items()]
-    try:
-        yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -22,11 +22,13 @@ the above is described by `inputs` and `output` (:mod:`mbd.model.published`).
 
 import inspect
 import logging
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +56,15 @@ _logger = logging.getLogger(__name__)
 def load_factory(path: str, key: str = _KEY) -> Callable[..., nn.Module]:
     """Return the factory at the import path `PACKAGE.MODULE:FACTORY`, which the parameter `key` names.
 
+    A module that is not installed may be in the current folder.
+
     Raises:
         UsageError: It cannot be imported, or is not callable.
 
     """
+    top = path.partition(":")[0].partition(".")[0]
+    if not find_spec(top) and any(Path(name).exists() for name in (f"{top}.py", top)):
+        sys.path.append(str(Path.cwd()))
     try:
         factory = load(path)
     except MissingExtraError:
@@ -67,7 +74,7 @@ def load_factory(path: str, key: str = _KEY) -> Callable[..., nn.Module]:
             f"the factory cannot be imported: {type(error).__name__}: {error}",
             key=key,
             value=path,
-            hint="install its package, or name its folder in PYTHONPATH",
+            hint="install its package, run in its folder, or name that in PYTHONPATH",
         ) from error
     if not callable(factory):
         raise UsageError(f"the factory is a {type(factory).__name__}, which cannot be called", key=key, value=path)
@@ -486,23 +493,30 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def listening(parts: Mapping[Any, nn.Module], keep: Callable[[Any, list[Any]], None]) -> Iterator[None]:
+    """Within: `keep` gets the key of a submodule and the leaves of what it returns, call after call."""
+
+    def hook(key: Any) -> Callable[..., None]:  # noqa: ANN401 -- as the caller names them
+        return lambda _, __, output: keep(key, pytree.tree_leaves(output))
+
+    handles = [part.register_forward_hook(hook(key)) for key, part in parts.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
 def _recording(submodules: Sequence[nn.Module]) -> Iterator[list[list[tuple[int, ...] | None]]]:
     """Within: the shapes of what submodules return in their last call are kept, in their order."""
     seen: list[list[tuple[int, ...] | None]] = [[] for _ in submodules]
 
-    def keep(place: int) -> Callable[..., None]:
-        def hook(_: nn.Module, __: Any, output: Any) -> None:  # noqa: ANN401
-            leaves = pytree.tree_leaves(output)
-            seen[place] = [tuple(leaf.shape) if isinstance(leaf, Tensor) else None for leaf in leaves]
+    def keep(place: int, leaves: list[Any]) -> None:
+        seen[place] = [tuple(leaf.shape) if isinstance(leaf, Tensor) else None for leaf in leaves]
 
-        return hook
-
-    handles = [part.register_forward_hook(keep(place)) for place, part in enumerate(submodules)]
-    try:
+    with listening(dict(enumerate(submodules)), keep):
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def output_shapes(

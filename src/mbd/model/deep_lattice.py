@@ -11,8 +11,7 @@ import numpy as np
 
 from mbd.errors import UsageError
 from mbd.formats.features import lengths_of
-from mbd.formats.lattice import Tag
-from mbd.formats.model import LatticeSpec, ModelRecord
+from mbd.formats.model import LatticeSpec, ModelRecord, Tag
 from mbd.model.contract import Architecture, load_factory
 from mbd.model.lattice import Blend
 from mbd.model.module import ModuleBackbone, load_state, warn_of_other_source

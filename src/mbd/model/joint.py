@@ -85,25 +85,6 @@ class JointBackbone:
                 recorded["embedding"] = z
             return {name: to_array(recorded[name]) for name in sorted(recorded)}
 
-    def property_embeddings(self) -> dict[str, Array]:
-        """Return P^m of every modality; empty where the property pathway was ablated."""
-        if not self.network.shape.property_pathway:
-            return {}
-        return {m: to_array(path.property[0]) for m, path in self.network.modality.items()}
-
-    def invariant_mean(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
-        """Return μ̄^m, the mean of μ^m over the rows that have m, for every modality that some row has."""
-        if not self.network.shape.property_pathway:
-            return {}
-        with torch.inference_mode():
-            raw, there = self.to_tensors(features, available)
-            inputs = self.network.standardise(raw, there)
-            return {
-                m: to_array(path.decompose(inputs[m][there[m]])[1].mean(0))
-                for m, path in self.network.modality.items()
-                if there[m].any()
-            }
-
     def to_tensors(
         self, features: Mapping[str, Array], available: Mapping[str, Array]
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -27,7 +27,7 @@ With `model.lattice.member` the modules are networks instead (:mod:`mbd.model.de
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, combinations, takewhile
@@ -37,12 +37,32 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from mbd.errors import UsageError
-from mbd.formats.lattice import Tag, landmarks_name, module_tensors, projection_name
-from mbd.formats.model import LatticeSpec, ModelRecord
+from mbd.formats.model import LatticeSpec, ModelRecord, Tag, landmarks_name, module_tensors, projection_name
 from mbd.model.coordinates import Projection, kernel_features, softmax
-from mbd.model.sets import answer_by_set
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
+
+
+def answer_by_set(
+    answer: Callable[[Tag, Mapping[str, Array]], Array],
+    features: Mapping[str, Array],
+    available: Mapping[str, Array],
+    outputs: int,
+) -> Array:
+    """Return n × outputs numbers: `answer(present, features)` of the rows of each set that occurs."""
+    there = np.stack([np.asarray(bits, bool) for bits in available.values()], axis=1)
+    if len(there) and (there == there[0]).all():
+        return answer(_present(available, there[0]), features).astype(np.float32, copy=False)
+    answers = np.empty((len(there), outputs), np.float32)
+    for bits in np.unique(there, axis=0):
+        rows = np.flatnonzero((there == bits).all(axis=1))
+        answers[rows] = answer(_present(available, bits), {name: x[rows] for name, x in features.items()})
+    return answers
+
+
+def _present(modalities: Mapping[str, Array], bits: Array) -> Tag:
+    return tuple(m for m, bit in zip(modalities, bits, strict=True) if bit)
+
 
 _logger = logging.getLogger(__name__)
 _NEGLIGIBLE = 1e-3

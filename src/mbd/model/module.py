@@ -8,7 +8,7 @@ that its record does not list are closed (:func:`from_tensors`).
 import logging
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.formats.features import Shape, Task
 from mbd.formats.model import ModelRecord, ModuleSpec, TensorRecord
 from mbd.model.attachment import Attachment, OwnPart, attach
+from mbd.model.branches import closing
 from mbd.model.checkpoint import describe
 from mbd.model.contract import (
     Architecture,
     example,
+    listening,
     load_factory,
     materialise,
     output_shapes,
@@ -105,22 +106,13 @@ class ModuleBackbone:
         found: dict[str, list[Array]] = {name: [] for name in self._places}
         rows = len(next(iter(available.values())))
 
-        def keep(name: str, axes: list[int | None]) -> Callable[..., None]:
-            def hook(_: nn.Module, __: object, output: object) -> None:
-                leaves = zip(pytree.tree_leaves(output), axes, strict=False)
-                parts = [_pooled(leaf, axis) for leaf, axis in leaves if axis is not None]
-                found[name].append(_sampled(name, torch.cat(parts, dim=1)))
+        def keep(name: str, leaves: list[Tensor]) -> None:
+            axes = zip(leaves, self._places[name], strict=False)
+            parts = [_pooled(leaf, axis) for leaf, axis in axes if axis is not None]
+            found[name].append(_sampled(name, torch.cat(parts, dim=1)))
 
-            return hook
-
-        handles = [
-            self.module.get_submodule(n).register_forward_hook(keep(n, axes)) for n, axes in self._places.items()
-        ]
-        try:
+        with listening({name: self.module.get_submodule(name) for name in self._places}, keep):
             self.predict(features, available)
-        finally:
-            for handle in handles:
-                handle.remove()
         calls = -(-rows // _ROWS_AT_ONCE)
         # A submodule that runs several times in a call has a view for each time.
         return {
@@ -240,19 +232,45 @@ def open_inputs(record: ModelRecord, tensors: Mapping[str, Array], shapes: Mappi
 def attach_modality(
     record: ModelRecord, tensors: Mapping[str, Array], modality: str, shapes: Mapping[str, Shape], _: Array, seed: int
 ) -> Attachment | None:
-    """Return the module with `modality` attached again; None if it cannot be probed, or fits no module that takes it.
+    """Return the module with `modality` attached again; None if its weights fit no module that takes it.
 
-    The scaling of inputs is the module's own affair.
+    Of a module that cannot be probed nothing is known to be the modality's own, and nothing is fresh. The scaling of
+    inputs is the module's own affair.
     """
     architecture = architecture_of(record)
     wider = _with_inputs(architecture, {m: s for m, s in shapes.items() if m in (modality, *architecture.modalities)})
     try:
-        provenance, released = probe(wider, modality), to_plain(architecture, tensors)
-        network = materialise(wider.build(seed=seed))
-        parts = {name: OwnPart(~part.alive, part.kept) for name, part in provenance.tensors.items()}
+        probed = probe(wider, modality).tensors
+    except UsageError:
+        probed = {}
+    try:
+        released, network = to_plain(architecture, tensors), materialise(wider.build(seed=seed))
+        parts = {name: OwnPart(~part.alive, part.kept) for name, part in probed.items()}
         return attach(network, released, parts, wider.modalities, ModuleBackbone(network, wider, record.task))
     except (MbdError, ValueError):
         return None
+
+
+def own_values(record: ModelRecord, tensors: Mapping[str, Array], modality: str, *, proposed: bool) -> dict[str, Array]:
+    """Return, by weight, the numbers that exist for `modality` alone in a module that takes it.
+
+    Args:
+        record: Of the module with the modality.
+        tensors: Weights of that module, or of what a deletion has made of it.
+        modality: What they exist for.
+        proposed: Whether branches count that are proposed and not named.
+
+    Returns:
+        Nothing if the weights fit no module that takes the modality, or if it cannot be probed.
+
+    """
+    architecture = architecture_of(record)
+    try:
+        plain = to_plain(architecture, tensors)
+        found = probe(closing(architecture, modality) if proposed else architecture, modality)
+    except MbdError:
+        return {}
+    return {name: plain[name][~part.alive] for name, part in found.tensors.items() if not part.alive.all()}
 
 
 def _with_inputs(architecture: Architecture, shapes: Mapping[str, Shape]) -> Architecture:

@@ -73,9 +73,9 @@ class TakesWeights(Protocol):
         """Replace the weights by others of the same names and shapes."""
 
 
-_FRESH_START = lazy("mbd.deletion.certified:fresh_start", "deletion", "train")
-_BY_RECORD = lazy("mbd.deletion.cut:cut_arrays", "deletion", "train")
-_TRANSPLANT = lazy("mbd.model.transplant:transplant_by_record", "attacks", "train")
+_FRESH_START = lazy("mbd.deletion.certified:fresh_start")
+_BY_RECORD = lazy("mbd.deletion.cut:cut_arrays")
+_TRANSPLANT = lazy("mbd.model.transplant:transplant_by_record")
 
 
 @dataclass(frozen=True)
@@ -120,14 +120,23 @@ class Backbone:
     attach: "Callable[..., Attachment | None] | None" = None
     """`attach(record, tensors, modality, shapes, sample, seed)`: builds a model that takes `modality` again, with fresh
     weights where it has none (:mod:`mbd.model.attachment`)"""
+    own_values: "Callable[..., dict[str, Array]] | None" = None
+    """`own_values(record, tensors, modality, *, proposed)`: by tensor, the numbers that exist for `modality` alone in a
+    model that can still be fed it; None: what the record says of each tensor is all"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A loaded model."""
 
     record: ModelRecord
     backbone: LoadedBackbone
+
+    def __repr__(self) -> str:
+        """Return what it is and takes, and what is promised of it, in two lines."""
+        takes = ", ".join(f"{name} {size}" for name, size in self.modalities.items())
+        gone = ", ".join(self.record.revoked) or "nothing"
+        return f"Model({self.record.backbone}, {self.record.task}: {takes})\n  deleted: {gone}; {self.guarantee.kind}"
 
     @property
     def modalities(self) -> dict[str, int]:
@@ -167,6 +176,13 @@ class Model:
             DataError: an array has another shape, or a value that counts is NaN or infinite.
         """
         shapes = self.record.shapes
+        if not isinstance(features, Mapping) or not isinstance(available or {}, Mapping):
+            example = ", ".join(f'"{name}": rows × {size}' for name, size in self.modalities.items())
+            raise DataError(
+                "predict takes arrays by modality",
+                value=type(features if not isinstance(features, Mapping) else available).__name__,
+                hint=f"model.predict({{{example}}}), or some of them",
+            )
         lengths = {lengths_of(m): m for m, shape in shapes.items() if shape.has_lengths}
         refuse_foreign(self.record, [name for name in features if name not in lengths])
         arrays = {name: _array(name, values) for name, values in features.items()}
@@ -271,34 +287,35 @@ def _row_count(features: Mapping[str, Array]) -> int:
 
 
 JOINT = Backbone(
-    train=lazy("mbd.training.joint:train_joint", "training", "train"),
-    load=lazy("mbd.model.joint:from_tensors", "a joint model", "train"),
-    cut=lazy("mbd.deletion.cut:cut_by_record", "deletion", "train"),
-    calibration=lazy("mbd.deletion.calibration:JointCalibration.of", "deletion", "train"),
-    finetune=lazy("mbd.training.joint:finetune", "training", "train"),
+    train=lazy("mbd.training.joint:train_joint"),
+    load=lazy("mbd.model.joint:from_tensors"),
+    cut=lazy("mbd.deletion.cut:cut_by_record"),
+    calibration=lazy("mbd.deletion.calibration:JointCalibration.of"),
+    finetune=lazy("mbd.training.joint:finetune"),
     finetune_epochs=5,  # by folds of the train split: python -m studies.finetuning
     recorded=lambda spec: JointSpec.model_validate(spec).recorded(),
-    attach=lazy("mbd.model.joint:attach_modality", "attacks", "train"),
+    attach=lazy("mbd.model.joint:attach_modality"),
 )
 LATTICE = Backbone(
-    train=lazy("mbd.training.lattice:train_lattice", "training", "train"),
-    load=lazy("mbd.model.lattice:from_tensors", "a lattice model", "train"),
+    train=lazy("mbd.training.lattice:train_lattice"),
+    load=lazy("mbd.model.lattice:from_tensors"),
     separable=True,
     spec_without=lambda spec, gone: LatticeSpec.model_validate(spec).without(gone).to_plain(),
     recorded=lambda spec: LatticeSpec.model_validate(spec).recorded(),
-    retrain=lazy("mbd.training.lattice:retrain", "training", "train"),
+    retrain=lazy("mbd.training.lattice:retrain"),
 )
 MODULE = Backbone(
-    train=lazy("mbd.training.module:train_module", "training", "train"),
-    load=lazy("mbd.model.module:from_tensors", "a model of one's own", "train"),
-    cut=lazy("mbd.deletion.module:cut_module", "deletion", "train"),
-    calibration=lazy("mbd.deletion.calibration:ModuleCalibration.of", "deletion", "train"),
-    fresh_start=lazy("mbd.deletion.module:fresh_start", "deletion", "train"),
-    counterparts=lazy("mbd.deletion.module:counterparts", "deletion", "train"),
-    transplant=lazy("mbd.model.transplant:transplant_in_module", "attacks", "train"),
-    finetune=lazy("mbd.training.module:finetune", "training", "train"),
+    train=lazy("mbd.training.module:train_module"),
+    load=lazy("mbd.model.module:from_tensors"),
+    cut=lazy("mbd.deletion.module:cut_module"),
+    calibration=lazy("mbd.deletion.calibration:ModuleCalibration.of"),
+    fresh_start=lazy("mbd.deletion.module:fresh_start"),
+    counterparts=lazy("mbd.deletion.module:counterparts"),
+    transplant=lazy("mbd.model.transplant:transplant_in_module"),
+    finetune=lazy("mbd.training.module:finetune"),
     recorded=lambda spec: ModuleSpec.model_validate(spec).recorded(),
-    open_inputs=lazy("mbd.model.module:open_inputs", "attacks", "train"),
-    attach=lazy("mbd.model.module:attach_modality", "attacks", "train"),
+    open_inputs=lazy("mbd.model.module:open_inputs"),
+    attach=lazy("mbd.model.module:attach_modality"),
+    own_values=lazy("mbd.model.module:own_values"),
 )
 """any PyTorch module, by the import path of its factory"""

@@ -127,12 +127,13 @@ def _probe(architecture: Architecture, modality: str) -> Provenance:
     refuse_unsuitable(architecture, module, modality)
     filled = _filled(architecture, module)
     materialise(module)
-    living = _Probe(architecture, module, modality, "absent").living()
-    alive, unused = _left(living, _heard(architecture), owned_by(module, modality))
-    without = architecture.without((modality,))
-    if without is architecture:
+    living, without = _Probe(architecture, module, modality, "absent").living(), architecture.without((modality,))
+    fixed, owned = without is architecture, owned_by(module, modality)
+    at_inputs = _Probe(architecture, module, modality, "zeros").living() if fixed else {}
+    del module  # the next one is as large
+    alive, unused = _left(living, _heard(architecture), owned)
+    if fixed:
         tensors = {name: TensorProbe(a, tuple(np.arange(n) for n in a.shape)) for name, a in alive.items()}
-        at_inputs = _Probe(architecture, module, modality, "zeros").living()
         only_inputs = all(np.array_equal(at_inputs[name], a) for name, a in living.items())
         return Provenance(modality, False, tensors, filled, True, only_inputs, unused)
     smaller = materialise(without.blank())
@@ -143,7 +144,8 @@ def _probe(architecture: Architecture, modality: str) -> Provenance:
         raise _disagreement(architecture, extra[0], "the full model has no such tensor")
     unused = {name: number for name, number in unused.items() if kept[name] is not None}
     found = Provenance(modality, True, tensors, filled, True, False, unused)
-    return replace(found, same_function=_same_function(architecture, module, smaller, found))
+    whole = materialise(architecture.blank())
+    return replace(found, same_function=_same_function(architecture, whole, smaller, found))
 
 
 @lru_cache(maxsize=1)

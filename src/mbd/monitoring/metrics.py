@@ -4,13 +4,15 @@ Names end in their base unit (seconds, ratio, epsilon) or in what they count. Th
 and modalities are few, and all others come from lists in the code. No label holds a digest or an id.
 
     role        before | after | reference: which model was measured (:mod:`mbd.formats.leakage`)
-    kind        empirical | certified | exact: what a certificate guarantees
+    kind        exact | certified | attested | empirical: what a certificate guarantees
     release     registered | certified: what kind of statement the current release was published by
     state       of a request (:mod:`mbd.formats.request`) or of a certificate (:mod:`mbd.history.state`)
+    verdict     on a certificate (:mod:`mbd.formats.verdict`)
     step        a command, such as `delete` or `request-run`
     reason      why a step failed: failure, usage, refused, unverified, bad_data, interrupted; which limit of the HTTP
                 interface: rate, body; or why an inference request was refused: malformed, too_large, unknown_model,
                 invalid_input, revoked_modality, unavailable, overloaded, failed
+    pipeline    train | delete | reaudit | sweep (:mod:`mbd.params.platform`)
     route       a path of the HTTP interface with its variables, such as /requests/{id}
 """
 
@@ -49,7 +51,11 @@ REQUEST_EVENT = Metric(
 )
 
 # certificates and the log
-CERTIFICATES = Metric("mbd_certificates", "Published certificates that verify, by state.", ("model", "kind", "state"))
+CERTIFICATES = Metric(
+    "mbd_certificates",
+    "Published certificates, by state and by the verdict that it leads to.",
+    ("model", "kind", "state", "verdict"),
+)
 REAUDIT_BY = Metric(
     "mbd_certificate_reaudit_timestamp_seconds",
     "When the next re-audit of the current certificate for this modality is due.",
@@ -172,6 +178,13 @@ SCAN_READ = Metric(
     "mbd_store_objects_read_total", "Objects read from the store because they were new or changed.", (), "counter"
 )
 SCAN_FAILURES = Metric("mbd_store_scan_failures_total", "Scans of the store that failed.", (), "counter")
+
+KUBEFLOW_UP = Metric("mbd_kubeflow_up", "Whether Kubeflow answered when it was last asked for runs.")
+KUBEFLOW_FAILED = Metric(
+    "mbd_kubeflow_last_run_failures",
+    "Whether the last run of a pipeline that has ended failed, as Kubeflow's API says.",
+    ("pipeline",),
+)
 
 # inference
 INFERENCE_SECONDS = Metric(

@@ -14,9 +14,11 @@ from mbd import __version__
 from mbd.background import Background
 from mbd.errors import MbdError
 from mbd.monitoring import metrics
+from mbd.monitoring.kubeflow_runs import add_last_runs
 from mbd.monitoring.samples import Samples
 from mbd.monitoring.store_samples import EvidenceSamples, StoreSamples
 from mbd.monitoring.store_scanner import ScanStoppedError, StoreScanner, StoreSnapshot
+from mbd.params.platform import PlatformSettings
 
 _EVIDENCE_KEPT = 4096
 _STOP_SECONDS = 5.0
@@ -29,9 +31,17 @@ class StoreMonitor(Background):
     A scan in progress is cancelled when it is stopped; :meth:`wake` starts one now.
     """
 
-    def __init__(self, scanner: StoreScanner, interval: float, retrain_days: int | None = None) -> None:
+    def __init__(
+        self,
+        scanner: StoreScanner,
+        interval: float,
+        retrain_days: int | None = None,
+        platform: PlatformSettings | None = None,
+    ) -> None:
+        """Scan with `scanner`; with a `platform`, its Kubeflow is asked for the last runs as well."""
         super().__init__("store-monitor", _STOP_SECONDS)
         self._scanner, self._interval, self._retrain_days = scanner, interval, retrain_days
+        self._platform = platform
         self._evidence = lru_cache(maxsize=_EVIDENCE_KEPT)(self._read_evidence)
         self._store: StoreSamples | None = None
         self._own = Samples()
@@ -55,6 +65,8 @@ class StoreMonitor(Background):
         """Scan the store once. Failures are logged and counted, not raised."""
         own, start = self._own, time.perf_counter()
         self.began = time.monotonic()
+        if self._platform:
+            add_last_runs(own, self._platform)
         try:
             self.snapshot = snapshot = self._scanner.scan(self._stop.is_set)
             self._store = StoreSamples(snapshot, time.time(), self._evidence, self._retrain_days)

@@ -6,19 +6,18 @@ that was logged last for a modality and was not withdrawn.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from mbd.formats.guarantee import KINDS
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.request import OPEN, STATES
 from mbd.history.facts import CertificateFacts, RegistrationFacts, StatementFacts
 from mbd.history.history import History
-from mbd.history.state import CERTIFICATE_STATES, reaudit_by, states_in
+from mbd.history.state import STATE_VERDICTS, reaudit_by, states_in
 from mbd.monitoring import metrics, record_samples
 from mbd.monitoring.samples import SampleList, Samples
 from mbd.monitoring.store_scanner import InvalidEntry, RequestFacts, StoreSnapshot
-
-KINDS = ("empirical", "certified", "exact")
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,8 @@ class EvidenceSamples:
         return cls(leakage, utility)
 
 
+MOST_NAMES = 1000
+"""models, with modalities, that requests may name in metrics; those of further ones are counted under no name"""
 ReadEvidence = Callable[[str, str, tuple[str, ...]], EvidenceSamples]
 """reads the evidence in a certificate or a re-audit, given its digest, model and modalities"""
 
@@ -48,7 +49,7 @@ class StoreSamples:
     """The samples of one snapshot, rendered once, so that a scrape is cheap however large the store is."""
 
     def __init__(self, found: StoreSnapshot, at: float, read: ReadEvidence, retrain_days: int | None = None) -> None:
-        requests = [fact for fact in found.requests.values() if isinstance(fact, RequestFacts)]
+        requests = _bounded(fact for fact in found.requests.values() if isinstance(fact, RequestFacts))
         samples = Samples()
         _add_requests(samples, requests)
         _add_certificates(samples, found, at, read)
@@ -64,6 +65,22 @@ class StoreSamples:
             samples.set(metrics.OLDEST_PENDING, at - received, model=model)
             samples.set(metrics.NEAREST_DEADLINE, due - at, model=model)
         return self._text + samples.text()
+
+
+def _bounded(requests: Iterable[RequestFacts]) -> list[RequestFacts]:
+    """Return the requests, without the names of models and modalities beyond the first ones.
+
+    No key is needed to write a request, and each name is a time series.
+    """
+    names, bounded = set[tuple[str, tuple[str, ...]]](), []
+    for request in sorted(requests, key=lambda each: each.received):
+        name = request.model, request.modalities
+        if name not in names and len(names) >= MOST_NAMES:
+            bounded.append(replace(request, model="", modalities=()))
+            continue
+        names.add(name)
+        bounded.append(request)
+    return bounded
 
 
 def _pending(requests: Iterable[RequestFacts]) -> dict[str, tuple[float, float]]:
@@ -96,15 +113,18 @@ def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: R
     problem = found.log_problem or history.problem(time, found.max_age)
     certificates = list(history.certificates.values())
     states = states_in(history, time, problem)
-    counts = Counter((certificate.model, certificate.kind, states[certificate.digest]) for certificate in certificates)
+    counts = Counter((certificate.model, certificate.kind, *states[certificate.digest]) for certificate in certificates)
     for model in {certificate.model for certificate in certificates}:
         for kind in KINDS:
-            for state in CERTIFICATE_STATES:
-                samples.set(metrics.CERTIFICATES, counts[model, kind, state], model=model, kind=kind, state=state)
+            for state, verdict in STATE_VERDICTS.items():
+                for each in dict.fromkeys((verdict, "not verified")):
+                    count = counts[model, kind, state, each]
+                    if count or each == verdict:
+                        samples.set(metrics.CERTIFICATES, count, model=model, kind=kind, state=state, verdict=each)
     for certificate in certificates:
         if certificate.spent is not None and certificate.limit is not None:
             record_samples.add_budget(samples, certificate.spent, certificate.limit, certificate.model)
-    current = [each for each in certificates if states[each.digest] in ("valid", "overdue", "unknown")]
+    current = [each for each in certificates if states[each.digest][0] in ("valid", "overdue", "unknown")]
     last = {(each.model, modality): each for each in current for modality in each.modalities}
     in_order = sorted(last.items(), key=lambda item: item[1].index)
     for (model, modality), certificate in in_order:

@@ -34,6 +34,7 @@ from mbd.history.replay import LogReplay
 from mbd.history.tombstones import read_list
 from mbd.storage import folder_of
 from mbd.storage.store import Store, StoredObject, StoreError
+from mbd.trust.lineage_key import RequestKey
 from mbd.trust.trust_file import Trust, read_trust
 
 
@@ -58,10 +59,14 @@ class RequestFacts:
     events: tuple[tuple[State, float], ...]
     """every state that it entered, and when"""
     of_person: bool = False
+    requester: str = ""
+    """the case number"""
 
 
 def facts_of_request(request: DeletionRequest) -> RequestFacts:
-    """Return the facts of a request."""
+    """Return the facts of a request; of its history what changed its state."""
+    states = [None, *(event.state for event in request.history)]
+    changes = (event for before, event in zip(states, request.history, strict=False) if event.state != before)
     return RequestFacts(
         id=request.id,
         model=request.model,
@@ -70,8 +75,9 @@ def facts_of_request(request: DeletionRequest) -> RequestFacts:
         received=request.received.timestamp(),
         due=request.due.timestamp(),
         certificate=request.certificate,
-        events=tuple((event.state, event.at.timestamp()) for event in request.history),
+        events=tuple((event.state, event.at.timestamp()) for event in changes),
         of_person=request.of_person,
+        requester=request.requester,
     )
 
 
@@ -140,7 +146,16 @@ class _Cache(Generic[Fact]):
 class StoreScanner:
     """Scans one store and its private part, and remembers what it has verified."""
 
-    def __init__(self, store: Store, private: Store, trust_file: Path, max_age: timedelta | None = MAX_AGE) -> None:
+    def __init__(
+        self,
+        store: Store,
+        private: Store,
+        trust_file: Path,
+        max_age: timedelta | None = MAX_AGE,
+        key: RequestKey | None = None,
+    ) -> None:
+        """`key`: the key of requests, by which they are authentic; None: they are counted as they state."""
+        self._key = key
         self._store, self._private, self._trust_file, self._max_age = store, private, trust_file, max_age
         self._purged: dict[str, frozenset[str]] = {}
         self._replay = LogReplay(store, cached=True)
@@ -217,7 +232,7 @@ class StoreScanner:
         self, trust: Trust, listed: Mapping[str, Fingerprint], new: set[str], stopped: Callable[[], bool]
     ) -> tuple[list[EntryFinding], int]:
         """Return the statements that are missing or damaged in the store by now, and how many objects were read."""
-        indices, file = self._history.indices, cache_file(self._store, trust)
+        indices, file = self._history.indices, cache_file(self._store.url, trust)
         there = {digest: found for digest, found in listed.items() if digest in indices}
         if not self._envelopes.facts:
             self._envelopes.facts.update((digest, (found, None)) for digest, found in _compared_before(file).items())
@@ -244,7 +259,10 @@ class StoreScanner:
 
     def _read_request(self, name: str) -> RequestFacts | InvalidEntry:
         try:
-            return facts_of_request(parse_request(self._private.read(name), name))
+            request = parse_request(self._private.read(name), name)
+            if self._key and not self._key.is_mac(request.mac, request.authenticated):
+                raise DataError("this request is not authentic", file=name)
+            return facts_of_request(request)
         except DataError as error:
             return InvalidEntry(str(error))
 

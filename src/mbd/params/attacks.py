@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from mbd.errors import UsageError
+from mbd.formats.strength import weak_parameters
 from mbd.names import Name
 from mbd.params.base import Count, NonNegative, Seed, Settings
 from mbd.registry import ATTACKS
@@ -42,8 +44,6 @@ class AttacksSettings(Settings):
     """largest loss of Pearson's r (regression), likewise"""
     also: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """further attacks, from installed packages: {name: options}; the built-in ones always run"""
-    history: str | None = None
-    """folder that keeps count of the audits of each model; null: `audits` beside the output folder"""
     figures: bool = True
     """also draw figures"""
 
@@ -54,3 +54,9 @@ class AttacksSettings(Settings):
                 raise ValueError(f"the attack {name} is built in and always runs: leave it out of attacks.also")
             ATTACKS.options(name, options, f"attacks.also.{name}")
         return self
+
+
+def refuse_weak_audit(settings: AttacksSettings) -> None:
+    """Refuse parameters with which an audit is too weak for a certificate, whatever it finds."""
+    for shortfall in weak_parameters(settings.model_dump()):
+        raise UsageError(shortfall.problem, key=shortfall.key, value=shortfall.value, hint=shortfall.hint)

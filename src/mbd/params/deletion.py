@@ -61,7 +61,7 @@ class DeletionSettings(Settings):
     budget_limit: Positive = 8.0
     """largest cumulative ε of a lineage; further deletions are refused"""
     ledgers: str = "build/ledgers"
-    """folder with the budget ledger of each lineage; all deletions must use the same one"""
+    """folder with the budget ledger of each lineage and the count of its audits; all deletions must use the same one"""
     noise_seed: Seed | None = None
     """studies only: reproducible noise; no guarantee and no certificate"""
     surgery: SurgerySettings = SurgerySettings()

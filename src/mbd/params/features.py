@@ -6,8 +6,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from mbd.formats.features import Task
 from mbd.names import Name
-from mbd.params.base import Count, Seed, Settings, Share
-from mbd.params.corruption import CorruptionSettings
+from mbd.params.base import CorruptionSettings, Count, Seed, Settings, Share
 from mbd.registry import SOURCES
 
 
@@ -66,6 +65,8 @@ class TableSettings(Settings):
     """column with the speaker or video; in a table without it, groups are taken from the ids"""
     modalities: dict[Name, str] | None = None
     """modality: a column of lists, or what columns such as voice_0, voice_1 begin with; null: all of them"""
+    empty: Literal["missing", "refuse"] = "missing"
+    """an empty cell among the numbers of a modality: missing (its row lacks the modality) | refuse (an error)"""
     valid_share: Share = 0.1
     """share of the training rows that becomes the valid split, by group, where the table has none"""
     test_share: Share = 0.2

@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mbd.params.base import Count, NonNegative, Positive, Seed, Settings
-from mbd.params.corruption import CorruptionSettings
+from mbd.params.base import CorruptionSettings, Count, NonNegative, Positive, Seed, Settings
 from mbd.registry import BACKBONES
 
 

@@ -1,13 +1,53 @@
-"""Parameters of operations: the object store, requests, monitoring and the purge."""
+"""Parameters of operations: certificates, store, requests, registries, monitoring, purge and crypto-shredding."""
 
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mbd.names import Name
+from mbd.formats.predicate import CHECKPOINT_AGE, LONGEST_INTERVAL
+from mbd.names import Line, Name
 from mbd.params.base import Count, Settings
 from mbd.records import Digest
 from mbd.registry import scheme_of
+
+
+class IssuerSettings(Settings):
+    """Who answers for a certificate."""
+
+    name: Line | None = None
+    """person or organisation that issues certificates; it is published; null: MBD_ISSUER of the environment"""
+    contact: Line | None = None
+    """where to ask about a certificate: an e-mail address or a URL; it is published"""
+
+
+class CertificateSettings(Settings):
+    """A Modality Deletion Certificate."""
+
+    signers: tuple[str, ...] = ("file:build/keys/signer.pem",)
+    """URI of every key that signs: file:PATH, or URI#NAME for a KMS or HSM whose key the trust file has as NAME"""
+    log_signer: str = "file:build/keys/log.pem"
+    """URI of the key that signs the log's checkpoints"""
+    trust: str = "build/keys/trust.json"
+    """trust file: the trusted keys, with threshold and validity windows"""
+    model: Name = "sentiment"
+    """name under which the model is published"""
+    lineage_key: str | None = None
+    """file with the secret by which certificates name their lineage; null: lineage.key beside the first signing key"""
+    issuer: IssuerSettings = IssuerSettings()
+    private: str = "build/private"
+    """folder (mode 0700) for the openings of commitments; never published, never part of a bundle"""
+    reaudit_days: Annotated[int, Field(ge=1, le=LONGEST_INTERVAL.days)] = 90
+    """days until the deleted model has to be audited again"""
+    checkpoint_days: Annotated[int, Field(ge=1, le=366)] = CHECKPOINT_AGE.days
+    """days after which a checkpoint of the log is too old to show that nothing was revoked (`mbd log renew`)"""
+    first_time: bool = False
+    """let this machine sign a log that has entries and that it has never signed (--first-time)"""
+
+    @property
+    def checkpoint_age(self) -> timedelta:
+        """How old a checkpoint of the log may be."""
+        return timedelta(days=self.checkpoint_days)
 
 
 def _no_credentials(url: str) -> str:
@@ -99,6 +139,8 @@ class MonitoringSettings(Settings):
     """{command: seconds between scheduled runs}, as {request-run: 86400}; two missed or failed runs raise an alert"""
     scan_seconds: Annotated[float, Field(gt=0, le=86400)] = 60.0
     """pause between two scans of the store by the exporter"""
+    kubeflow: bool = False
+    """whether the exporter also asks platform.kubeflow_host how the last runs ended"""
 
     @model_validator(mode="after")
     def _has_a_gateway(self) -> "MonitoringSettings":
@@ -120,7 +162,24 @@ class PurgeSettings(Settings):
     """further places to search: folders, file:// or s3:// URLs (model registries, exports, backups, clones)"""
     kfp_root: str = "build/kfp"
     """folder with the outputs of pipelines that ran on this machine"""
+    archives: bool = False
+    """also remove archives and other files that hold what is purged among other things"""
     shared_caches: bool = False
     """also remove from a DVC cache that other repositories may use"""
     tombstones: str | None = "build/tombstones"
     """digests that no step may read or write: a file, or the URL of a store; null: not checked"""
+
+
+class ShreddingSettings(Settings):
+    """Encrypted FeatureSets and models, made unreadable everywhere by destroying a key."""
+
+    enabled: bool = False
+    """let steps read encrypted folders, decrypted while the step runs"""
+    keys: str = "build/shredding"
+    """folder of the wrapped data keys and of shredding.json; keep it out of backups, or destroyed keys come back"""
+    wrapper: Annotated[str, Field(pattern=r"^(file|awskms):.+")] = "file:build/keys/shredding.kek"
+    """key that wraps the data keys: file:PATH (mode 0600), or awskms:KEY (id, ARN or alias/NAME)"""
+    lineage: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """name under which keys are kept; null: the name of the data, for a FeatureSet and all models made from it"""
+    temporary: str | None = None
+    """folder for plaintext while a step runs; null: /dev/shm if there is one, else the system's temporary folder"""

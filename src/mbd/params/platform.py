@@ -7,6 +7,9 @@ from pydantic import Field
 from mbd.params.base import Count, NonNegative, Settings
 from mbd.params.operations import Url
 
+PIPELINES = ("train", "delete", "reaudit", "sweep")
+KUBEFLOW_TOKEN = "MBD_KUBEFLOW_TOKEN"  # noqa: S105 -- the name of an environment variable
+
 
 class RevisionSettings(Settings):
     """The FeatureSet of a DVC revision that pipelines work on."""
@@ -77,6 +80,8 @@ class PlatformSettings(Settings):
     timeout_seconds: Count = 21600
     """timeout of one step"""
     retries: RetriesSettings = RetriesSettings()
+    patience_seconds: NonNegative = 600
+    """how long a step waits, trying again, while the store, the DVC remote or another service is away"""
     secrets: dict[str, dict[str, str]] = Field(default_factory=dict)
     """secret: {key: environment variable}; credentials of store, DVC remote, Pushgateway"""
     keys_secret: str | None = None
@@ -92,7 +97,7 @@ class PlatformSettings(Settings):
     trust_path: str = "/workspace/build/trust"
     """folder of certificate.trust in a container, if there is a trust_config"""
     state_claim: str | None = None
-    """persistent volume claim with budget ledgers and openings of commitments, mounted at state_path; null: none"""
+    """persistent volume claim for what outlives a task (ledgers, openings, tombstones), mounted at state_path"""
     state_path: str = "/workspace/build/ledgers"
     """folder of deletion.ledgers in a container"""
     data_keys_claim: str | None = None
@@ -103,4 +108,6 @@ class PlatformSettings(Settings):
     """secret with the key that wraps data keys, mounted read-only at wrapper_path; null: a KMS wraps"""
     wrapper_path: str = "/workspace/build/wrapper"
     """folder of shredding.wrapper in a container"""
+    extraction_tasks: Count = 1
+    """tasks that encode raw media side by side in the pipeline train, by a cache on the volume of state_claim"""
     features: RevisionSettings = RevisionSettings()

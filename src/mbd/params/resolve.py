@@ -11,21 +11,21 @@ from pydantic import BaseModel
 
 from mbd.params.attacks import AttacksSettings
 from mbd.params.base import Settings
-from mbd.params.certificate import CertificateSettings
 from mbd.params.deletion import DeletionSettings
 from mbd.params.features import FeaturesSettings
 from mbd.params.learning import EvaluationSettings, ModelSettings, TrainingSettings
 from mbd.params.operations import (
+    CertificateSettings,
     MlflowSettings,
     MonitoringSettings,
     PurgeSettings,
     RegistrationSettings,
     RequestsSettings,
+    ShreddingSettings,
     StoreSettings,
 )
 from mbd.params.platform import PlatformSettings
 from mbd.params.serving import ServingSettings
-from mbd.params.shredding import ShreddingSettings
 from mbd.params.tree import read_tree, validate_tree
 from mbd.records import describe_fields
 

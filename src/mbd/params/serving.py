@@ -83,8 +83,12 @@ class ServingSettings(Settings):
     """pause between two scans of the store"""
     rate_per_minute: Annotated[int, Field(ge=0, le=10**6)] = 600
     """requests that one client may make each minute, by token or else by address, inference apart; 0: any number"""
-    body_bytes: Annotated[int, Field(ge=1024, le=2**31)] = 1 << 20
+    body_bytes: Annotated[int, Field(ge=1024, le=2**31)] = 1 << 16
     """largest body of a request, inference apart"""
+    connections: Annotated[int, Field(ge=1, le=60000)] = 4000
+    """connections at a time; beyond, a new one takes the place of the one that has waited longest for a request"""
+    address_connections: Annotated[int, Field(ge=1, le=60000)] = 3000
+    """the same of one address; every client of a proxy has that of the proxy"""
     shutdown_seconds: Annotated[int, Field(ge=1, le=600)] = 20
     """time that requests have to end when the server stops"""
     webhooks: tuple[SecureUrl, ...] = ()

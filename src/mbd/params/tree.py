@@ -1,15 +1,28 @@
-"""From a file and `--set a.b=value` to a tree of values, and from a tree to settings."""
+"""From a file and `--set a.b=value` to a tree of values, and from a tree to settings.
+
+Commands that only read a store load a few sections: those who verify load nothing about models and training.
+"""
 
 import difflib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from mbd.errors import UsageError
 from mbd.params.base import Settings
+from mbd.params.operations import (
+    CertificateSettings,
+    MonitoringSettings,
+    PurgeSettings,
+    ShreddingSettings,
+    StoreSettings,
+)
+
+if TYPE_CHECKING:
+    from mbd.params.resolve import Params
 
 DEFAULT_FILE = Path("params.yaml")
 _LIST = "`mbd params` lists all of them"
@@ -116,3 +129,23 @@ def _usage_error(error: ValidationError, file: Path | None) -> UsageError:
         value=None if isinstance(value, dict) else repr(value),
         hint=f"`mbd params` prints every parameter with its meaning ({error.error_count()} to correct)",
     )
+
+
+class ReaderParams(Settings):
+    """Sections of :class:`~mbd.params.Params`."""
+
+    certificate: CertificateSettings = CertificateSettings()
+    store: StoreSettings = StoreSettings()
+    purge: PurgeSettings = PurgeSettings()
+    shredding: ShreddingSettings = ShreddingSettings()
+    monitoring: MonitoringSettings = MonitoringSettings()
+
+
+def load_reader_params(file: Path | None = None, settings: Iterable[str] = ()) -> "ReaderParams | Params":
+    """Return what :func:`~mbd.params.load_params` does; where nothing else is set, of these sections alone."""
+    tree, file = read_tree(file, settings)
+    if set(tree) <= set(ReaderParams.model_fields):
+        return validate_tree(tree, file, ReaderParams)
+    from mbd.params.resolve import Params  # noqa: PLC0415 -- all other sections
+
+    return validate_tree(tree, file, Params)

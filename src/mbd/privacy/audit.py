@@ -16,11 +16,9 @@ A bound of 0 means that nothing was shown, not that nothing is revealed.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from mbd.errors import MissingExtraError
 from mbd.randomness import stream
 from mbd.tensors import Array
 
@@ -40,7 +38,8 @@ class Bound:
 
 def proportion_bounds(successes: Array | int, trials: Array | int, confidence: float) -> tuple[Array, Array]:
     """Return the Clopper–Pearson bounds of a proportion, each of which holds alone with the confidence."""
-    beta = _scipy().beta
+    from scipy.stats import beta  # noqa: PLC0415 -- slow to import, and part of an extra
+
     k, n = np.broadcast_arrays(np.asarray(successes, np.float64), np.asarray(trials, np.float64))
     with np.errstate(invalid="ignore"):
         low = np.where(k > 0, beta.ppf(1 - confidence, k, n - k + 1), 0.0)
@@ -122,15 +121,9 @@ def _guess_bound(scores: Array, members: Array, share: float, delta: float, conf
 
 def _chance_of(right: int, guesses: int, candidates: int, epsilon: float, delta: float) -> float:
     """Return an upper bound on the probability of so many correct guesses if (ε, δ) holds."""
-    binomial, p = _scipy().binom, 1 / (1 + math.exp(-epsilon))
-    below = np.cumsum(binomial.pmf(right - np.arange(1, right + 1), guesses, p))
+    from scipy.stats import binom  # noqa: PLC0415
+
+    p = 1 / (1 + math.exp(-epsilon))
+    below = np.cumsum(binom.pmf(right - np.arange(1, right + 1), guesses, p))
     surplus = float((below / np.arange(1, right + 1)).max()) if right else 0.0
-    return min(1.0, float(binomial.sf(right - 1, guesses, p)) + 2 * candidates * delta * surplus)
-
-
-def _scipy() -> Any:  # noqa: ANN401 -- scipy has no types
-    try:
-        from scipy import stats  # noqa: PLC0415 -- slow to import, and part of an extra
-    except ImportError as error:
-        raise MissingExtraError("a lower bound on ε", "train", "scipy") from error
-    return stats
+    return min(1.0, float(binom.sf(right - 1, guesses, p)) + 2 * candidates * delta * surplus)

@@ -18,8 +18,6 @@ Only `analytic_sigma` and `epsilon_by_rdp` need `dp-accounting`; a verifier reco
 
 import math
 
-from mbd.errors import MissingExtraError
-
 _SLACK = 1e-9  # relative; more than the search for σ leaves open, so that δ is met and not just approached
 _STEPS = 200  # halvings after which a float64 interval cannot shrink further
 
@@ -36,10 +34,8 @@ def epsilon_of(delta: float, sigma: float, sensitivity: float) -> float:
 
 def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     """Return the least σ that makes a vector of sensitivity Δ (ε, δ)-indistinguishable."""
-    try:
-        from dp_accounting import get_sigma_gaussian  # noqa: PLC0415 -- takes a second, and a verifier does without it
-    except ImportError as error:
-        raise MissingExtraError("calibrating noise", "privacy", "dp-accounting") from error
+    from dp_accounting import get_sigma_gaussian  # noqa: PLC0415 -- takes a second, and a verifier does without it
+
     return sensitivity * float(get_sigma_gaussian(epsilon, delta)) * (1 + _SLACK)
 
 
@@ -60,11 +56,9 @@ def epsilon_by_paper(rho: float, delta: float) -> float:
 
 def epsilon_by_rdp(rho: float, delta: float) -> float:
     """Return ε of a sum of costs by the best order of Rényi divergence."""
-    try:
-        from dp_accounting import ZCDpEvent  # noqa: PLC0415
-        from dp_accounting.rdp import RdpAccountant  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError("converting a privacy cost", "privacy", "dp-accounting") from error
+    from dp_accounting import ZCDpEvent  # noqa: PLC0415
+    from dp_accounting.rdp import RdpAccountant  # noqa: PLC0415
+
     return float(RdpAccountant().compose(ZCDpEvent(rho)).get_epsilon(delta))
 
 

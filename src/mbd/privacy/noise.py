@@ -7,6 +7,8 @@
 The key allows subtracting the noise, so it is fresh for each deletion, never in any output, and overwritten after use.
 A commitment, SHA-256(tag ‖ salt ‖ key), is published: if the key is in escrow, it can be shown later that this key was
 used; without the key the commitment reveals nothing.
+
+Noise hides a distance Δ: two vectors that were clipped to a ball of radius C are at most 2C apart, whatever they were.
 """
 
 import hashlib
@@ -14,13 +16,14 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from mbd.errors import MissingExtraError, UsageError
+from mbd.errors import UsageError
 from mbd.randomness import stream_seed
 from mbd.tensors import Array
 
@@ -28,6 +31,31 @@ KEY_BYTES = 32
 _COMMITMENT = b"missing-by-design/noise-key/v1\0"
 _STREAM = b"missing-by-design/noise-stream/v1\0"
 _CHUNK = 1 << 18  # numbers drawn at a time; even, so that no pair is torn apart
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """A bound on the L2 distance between two vectors that noise must make indistinguishable, and why it holds."""
+
+    value: float
+    reason: str
+
+
+def of_ball(radius: float) -> Sensitivity:
+    """Return the sensitivity of a vector that was clipped to norm `radius`."""
+    return Sensitivity(
+        2 * radius,
+        f"The vector is scaled down to an L2 norm of at most C = {radius:g} before noise is added. Any two vectors in "
+        f"that ball are at most 2C = {2 * radius:g} apart, however they were trained: nothing is assumed about the "
+        "loss, the data or the training.",
+    )
+
+
+def clip(vector: Mapping[str, Array], radius: float) -> dict[str, Array]:
+    """Scale tensors, taken together as one vector, down to norm `radius` (float64)."""
+    norm = math.sqrt(sum(float(np.square(array, dtype=np.float64).sum()) for array in vector.values()))
+    factor = min(1.0, radius / norm) if norm else 1.0
+    return {name: array.astype(np.float64) * factor for name, array in vector.items()}
 
 
 class NoiseKey:
@@ -125,10 +153,8 @@ class _Stream:
     """The key stream of ChaCha20 as numbers."""
 
     def __init__(self, key: bytes) -> None:
-        try:
-            from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
-        except ImportError as error:
-            raise MissingExtraError("drawing noise", "privacy", "cryptography") from error
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
+
         # The nonce may be constant because each key has one stream only.
         self._cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
 

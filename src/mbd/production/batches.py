@@ -23,6 +23,7 @@ import logging
 import secrets
 import shutil
 from collections.abc import Callable, Container, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -30,7 +31,7 @@ from typing import Literal
 
 from cryptography.exceptions import InvalidTag
 
-from mbd.errors import DataError
+from mbd.errors import DataError, MbdError
 from mbd.files import STEP_FILE, file_digests, sha256_file, write_file
 from mbd.formats.deletion import DELETION
 from mbd.formats.layout import object_name
@@ -125,6 +126,21 @@ class Batches:
 
         for identifier in requests:
             self.request_store.change(identifier, ended)
+
+    def note(self, batch: str, requests: Iterable[str], note: str) -> None:
+        """Note in the requests that still belong to the batch that a stage has ended.
+
+        It decides nothing: without the store the work goes on, and the decision shows whether it counts.
+        """
+
+        def noted(request: DeletionRequest) -> DeletionRequest:
+            if request.state != "running" or request.lease is None or request.lease.batch != batch:
+                return request
+            return request.noted(note, request.lease.worker, self.request_store.clock())
+
+        with suppress(MbdError):
+            for identifier in requests:
+                self.request_store.change(identifier, noted)
 
     def _decided(self, name: str, batch: str) -> Decision:
         try:

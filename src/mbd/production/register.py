@@ -27,7 +27,7 @@ from mbd.formats.features import lengths_of
 from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.layout import object_name
 from mbd.formats.model import ModelRecord
-from mbd.formats.predicate import DigestOrCommitment, Issuer
+from mbd.formats.predicate import DigestOrCommitment
 from mbd.formats.registration import RegisteredData, RegisteredEvaluation, RegisteredReference, Registration
 from mbd.formats.statement import RegistrationStatement, subjects_of
 from mbd.history.facts import RegistrationFacts, registration_facts
@@ -38,7 +38,7 @@ from mbd.model.predictor import Model, load
 from mbd.names import HINT, problem_with
 from mbd.params import Params
 from mbd.records import now
-from mbd.steps.certify import provenance
+from mbd.steps.certify import issuer_of, provenance
 from mbd.steps.publish import open_publisher
 from mbd.steps.step import reads
 from mbd.storage import open_private
@@ -185,7 +185,7 @@ def _statement(
         subject=subjects_of({WEIGHTS: record.sha256, MODEL: sha256_file(model / MODEL)}),
         predicate=Registration(
             model=name,
-            issuer=Issuer(**params.certificate.issuer.model_dump()),
+            issuer=issuer_of(params),
             backbone=record.backbone,
             inputs=record.inputs,
             sees=_seen(record),

@@ -1,5 +1,8 @@
 """The requests in a store: `requests/ID.json`, one object each, changed only by compare-and-swap.
 
+An object counts as a request only with its MAC under the key of requests (:mod:`mbd.formats.request`): others are
+listed as not authentic, and never carried out. A store that is opened without the key can only be read.
+
 Two workers that want the same request both read it and try to replace it; the store lets one of them succeed. An object
 that is not a valid request is reported and skipped, so that it cannot block the others.
 """
@@ -10,13 +13,17 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Self
 
 from pydantic import ValidationError
 
 from mbd.errors import DataError, UsageError
 from mbd.formats.request import OPEN, REQUESTS, DeletionRequest, Event, Lease, parse_request, request_name
+from mbd.params import Params
 from mbd.records import invalid, now
+from mbd.storage import open_private
 from mbd.storage.store import NotThereError, OtherContentError, Store, update
+from mbd.trust.lineage_key import RequestKey, find_request_key
 
 Clock = Callable[[], datetime]
 _log = logging.getLogger(__name__)
@@ -27,7 +34,27 @@ class RequestStore:
     """The requests of one store."""
 
     store: Store
+    key: RequestKey | None
+    """None: requests are read as they state, and none is entered or changed"""
     clock: Clock = now
+
+    @classmethod
+    def open(cls, params: Params, url: str) -> Self:
+        """Return the requests of the store at `url`, with their key where it is."""
+        return cls(open_private(url, params.store), find_request_key(params.certificate))
+
+    def is_authentic(self, request: DeletionRequest) -> bool:
+        """Return whether a holder of the key has written a request; without the key, that is not known."""
+        return self.key is None or self.key.is_mac(request.mac, request.authenticated)
+
+    def _sealed(self, request: DeletionRequest) -> DeletionRequest:
+        if self.key is None:
+            raise UsageError(
+                "requests are entered and changed under their key, and it is not here",
+                key="certificate.lineage_key",
+                hint="give this machine lineage.key, or request.key in its place (`mbd keys new` makes both)",
+            )
+        return request.model_copy(update={"mac": self.key.mac(request.authenticated)})
 
     def submit(
         self,
@@ -60,10 +87,11 @@ class RequestStore:
             )
         except ValidationError as error:
             raise invalid(error, "request", kind=UsageError) from error
+        request = self._sealed(request)
         try:
             self.store.create(request_name(request.id), request.to_bytes())
         except OtherContentError:
-            known = self.get(request.id)
+            known = self._authentic(self.get(request.id))
             if (known.model, known.modalities, known.subject) != (request.model, request.modalities, request.subject):
                 raise UsageError(
                     "this token belongs to another request",
@@ -88,7 +116,15 @@ class RequestStore:
             raise _no_request(identifier) from error
 
     def all(self) -> Iterator[DeletionRequest]:
-        """Yield every valid request, by id; others are reported as warnings."""
+        """Yield every authentic request, by id; others are reported as warnings."""
+        for request in self.stated():
+            if self.is_authentic(request):
+                yield request
+            else:
+                _log.warning("request %s is not authentic, and is never carried out", request.id)
+
+    def stated(self) -> Iterator[DeletionRequest]:
+        """Yield every valid request, by id, authentic or not; other objects are reported as warnings."""
         for entry in self.store.list(REQUESTS):
             try:
                 yield parse_request(self.store.read(entry.name), entry.name)
@@ -123,13 +159,25 @@ class RequestStore:
             nonlocal decided
             if content is None:
                 raise _no_request(identifier)
-            request = parse_request(content, request_name(identifier))
+            request = self._authentic(parse_request(content, request_name(identifier)))
             decided = decide(request)
-            return None if decided is request else decided.to_bytes()
+            if decided is request:
+                return None
+            decided = self._sealed(decided)
+            return decided.to_bytes()
 
         update(self.store, request_name(identifier), changed)
         assert decided is not None  # noqa: S101 -- update calls `changed` at least once
         return decided
+
+    def _authentic(self, request: DeletionRequest) -> DeletionRequest:
+        if self.is_authentic(request):
+            return request
+        raise DataError(
+            "this request is not authentic: it was not written under the key of requests",
+            file=request_name(request.id),
+            hint="find out who can write to the private part of the store, remove the object, and submit what is due",
+        )
 
     def claim(self, request: DeletionRequest, lease: Lease) -> DeletionRequest | None:
         """Add a request to the batch of a lease; None if the request is no longer open.

@@ -37,16 +37,30 @@ class Stages:
     subjects: Sequence[str] = ()
     """persons whose recordings are deleted: their ids, or after `delete` their pseudonyms; of all if empty"""
 
-    def run(self, features: Path, model: Path, reference: Path | None, request: Path, work: Path) -> CertifyResult:
+    def run(
+        self,
+        features: Path,
+        model: Path,
+        reference: Path | None,
+        request: Path,
+        work: Path,
+        ended: Callable[[str], object] = lambda _: None,
+    ) -> CertifyResult:
         """Run all stages up to the certificate. Each writes a folder of its own in `work`.
+
+        `ended` is called with what was done, as soon as it was: deleted, evaluated, attacked.
 
         Raises:
             GateRefusedError: The gate refused the new model.
         """
         deleted, evaluation = work / DELETED, work / "evaluation"
         self.delete(features, model, reference, deleted)
+        ended("deleted")
         self.evaluate(features, deleted, reference, evaluation)
+        ended("evaluated")
         leakage = self.attack(features, model, deleted, reference, work / "leakage")
+        if leakage:
+            ended("attacked")
         return self.certify(deleted, leakage, evaluation, work / BUNDLE, request)
 
     def delete(self, features: Path, model: Path, reference: Path | None, out: Path) -> DeletionResult | None:

@@ -18,7 +18,7 @@ from mbd.records import now
 from mbd.report.index import IndexRow, RequestRow, index_page, page_name
 from mbd.steps.report import NAME, store_page, write_page
 from mbd.steps.step import step_run
-from mbd.storage import open_private, open_store
+from mbd.storage import open_store
 from mbd.trust.trust_file import read_trust, require_trust
 
 
@@ -39,11 +39,12 @@ def write_store_pages(
     """Write a page for each certificate of a store, and an index of them."""
     at, store = clock(), open_store(url, params.store)
     trusted = read_trust(require_trust(trust))
-    requests = list(RequestStore(open_private(url, params.store)).all())
+    request_store = RequestStore.open(params, url)
+    requests = list(request_store.stated())
     history = read_history(store, trusted)
     log = Log(store, trusted, history.head)
     answered = defaultdict[str, list[str]](list)
-    for request in requests:
+    for request in filter(request_store.is_authentic, requests):
         if _is_answered(request, history):
             answered[request.certificate or ""].append(request.id)
     rows: list[IndexRow] = []
@@ -54,7 +55,7 @@ def write_store_pages(
                 invalid.append(entry)
                 continue
             try:
-                page = store_page(log, store.url, entry, tuple(answered[entry.digest]))
+                page = store_page(log, store.url, entry, at, tuple(answered[entry.digest]))
             except (VerificationError, DataError) as error:
                 invalid.append(InvalidCertificate(entry.digest, error.problem))
                 continue
@@ -62,20 +63,24 @@ def write_store_pages(
             rows.append(IndexRow.of(entry))
         write_page(
             step.folder / "index",
-            index_page(store.url, rows, invalid, [_request_row(request, history) for request in requests], at),
+            index_page(
+                store.url, rows, invalid, [_request_row(request, history, request_store) for request in requests], at
+            ),
         )
         step.look_at = "index.html"
     return StorePages(tuple(rows), tuple(invalid), out / "index.html")
 
 
 def _is_answered(request: DeletionRequest, history: History) -> bool:
-    """Return whether the log shows what a request, which no key has signed, says about its certificate."""
+    """Return whether the log shows what a request says about its certificate."""
     return request.state == "certified" and history.shows(
         request.certificate, request.model, request.modalities, person=request.of_person
     )
 
 
-def _request_row(request: DeletionRequest, history: History) -> RequestRow:
+def _request_row(request: DeletionRequest, history: History, request_store: RequestStore) -> RequestRow:
+    if not request_store.is_authentic(request):
+        return RequestRow(request.id, request.model, request.modalities, "not authentic", open=False, due=request.due)
     unproven = request.state == "certified" and not _is_answered(request, history)
     state = "failed" if unproven else request.state  # the next worker carries it out
     return RequestRow(request.id, request.model, request.modalities, state, state in OPEN, request.due)

@@ -23,7 +23,6 @@ from mbd.shredding.private_folder import private_folder
 from mbd.steps import features
 from mbd.steps.revoked import read_log
 from mbd.steps.step import reads
-from mbd.storage import open_private
 from mbd.trust.lineage_key import read_lineage_key
 
 _log = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ def submit(
     Raises:
         UsageError: There is no such model, modality or person.
     """
-    requests = RequestStore(open_private(url, params.store))
+    requests = RequestStore.open(params, url)
     history = _known_history(params, url, required=bool(subjects))
     if history is not None:
         _refuse_unknown(history, model, modalities)

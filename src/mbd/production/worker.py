@@ -91,9 +91,7 @@ class Worker:
     def _check_log(self) -> None:
         """Refuse to begin while nothing can be logged: each attempt would spend privacy budget for nothing."""
         read_lineage_key(self.params.certificate)
-        publisher = open_publisher(self.params, self.store_url)
-        publisher.check_head()
-        publisher.complete()
+        open_publisher(self.params, self.store_url).complete()
 
     def _reopen(self) -> None:
         """Open the requests of the model again that are marked as certified while the log does not show it.
@@ -161,7 +159,7 @@ class Worker:
                     pending = list(self._without_the_last_modality(batches, lease, answered, record, again))
                     if not pending:
                         return
-                    decision = batches.decide(self._certified(start, lease, pending))
+                    decision = batches.decide(self._certified(batches, start, lease, pending))
             except MbdError as error:
                 batches.decide(decision)
                 state: Literal["refused", "failed"] = "refused" if isinstance(error, GateRefusedError) else "failed"
@@ -215,7 +213,7 @@ class Worker:
     def _subject(self, request: DeletionRequest, base: DeletionBase) -> str:
         return read_subject(self.request_store.store, request.subject or "", base.key)
 
-    def _certified(self, start: Start, lease: Lease, pending: Sequence[DeletionRequest]) -> Decision:
+    def _certified(self, batches: Batches, start: Start, lease: Lease, pending: Sequence[DeletionRequest]) -> Decision:
         """Do the work, put all of it into the store, and return the decision that it leads to."""
         work, reference = start.work, None
         write_file(work / "request.json", to_json(_request_document(lease, pending)))
@@ -228,7 +226,8 @@ class Worker:
             )
             stages, reference = Stages(self.params, modalities), work / "reference"
             obtain_reference(start.base, start.record, modalities, nullcontext(start.data), reference)
-        done = stages.run(start.data, start.model, reference, work / "request.json", work)
+        ended = partial(batches.note, lease.batch, [request.id for request in pending])
+        done = stages.run(start.data, start.model, reference, work / "request.json", work, ended)
         files = self._files(start.base.key)
         return Decision(
             batch=lease.batch,

@@ -7,7 +7,9 @@
 - *snapshots*: states of interrupted trainings (`.NAME.resume`) with tensors of the deleted modalities.
 - *exports*: the files that weights of the lineage were imported from (`mbd import`), and those in `purge.also`.
 
-MD5 and size come from tombstones of an earlier run, from the git history, or from existing copies.
+MD5, size and digests of tensors come from tombstones of an earlier run, from the git history, or from existing copies:
+on this machine, or the published object of a registered model, which a task on a cluster has where it has no copy of
+its own.
 
 Feature files that other models need are not removed, and the proof lists them. A model needs the files of a modality if
 it takes the modality and its record lists them. Considered are models in the workspace, models that the current commit
@@ -18,10 +20,12 @@ were purged are ignored. Weights, snapshots and exports are never kept.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from mbd.errors import DataError, MbdError, UsageError
@@ -36,14 +40,18 @@ from mbd.formats.purge import Needed, Target
 from mbd.formats.statement import DeletionStatement
 from mbd.history.replay import read_history
 from mbd.history.state import CertificateEntry, InvalidCertificate, read_entries
+from mbd.purge.contents import tensor_digests
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
 from mbd.storage.store import Store
+from mbd.storage.transfer import chunks
 from mbd.tensors import open_tensors
 from mbd.trust.commitments import read_private
 from mbd.trust.trust_file import Trust
 
+_COMPARED = ("weights", "features")
+"""what is recognised by its tensors in other files, too"""
 _SNAPSHOT = re.compile(r"\.[^/]+\.resume/[^/]+\.safetensors$")
 
 
@@ -128,32 +136,79 @@ def imported_from(workspace: Workspace, targets: Targets) -> Iterator[Target]:
             yield Target(sha256=source, what="export")
 
 
-def complete(targets: Targets, workspace: Workspace) -> None:
-    """Add MD5 and size to the targets that lack them: from the git history, then from copies on this machine."""
+def complete(
+    targets: Targets, workspace: Workspace, store: Store, statement: DeletionStatement, registered: Collection[str]
+) -> None:
+    """Add MD5, size and tensors to the targets that lack them.
+
+    They come from the git history, copies on this machine, then the store: it is asked for what the log says is
+    `registered`, since a request for an object names it. Tensors of weights count that have seen what was deleted,
+    where the record of the model is there, and none that the released model has as well.
+    """
     for target in list(workspace.history.known(targets)):
         targets.add(target)
+    seen = _tensors_that_saw(workspace, set(statement.predicate.deleted.modalities))
     # Weights and features are safetensors files, so usually no other file has to be read.
     for wanted in (True, False):
         for path in _local_files(workspace):
-            missing = Targets(t for t in targets if t.md5 is None or t.size is None)
+            missing = Targets(filter(_lacks, targets))
             if not len(missing):
-                return
+                break
             if (path.suffix == ".safetensors") is wanted:
-                _match(path, missing, targets)
+                _match(path, missing, targets, seen)
+    for target in [target for target in targets if _lacks(target) and target.sha256 in registered]:
+        stored = store.stat(object_name(target.sha256))
+        # If it has another digest it is no copy, and its size would hide the true ones.
+        if stored and _digest_pieces(store.pieces(stored))[0] == target.sha256:
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / WEIGHTS
+                store.fetch(stored.name, file, sha256=target.sha256)
+                targets.add(with_digests(file, target, seen))
+    _forget_released(targets, store, statement.digests[WEIGHTS])
 
 
-def _match(path: Path, missing: Targets, targets: Targets) -> None:
+def _lacks(target: Target) -> bool:
+    return target.md5 is None or target.size is None or (target.what in _COMPARED and not target.tensors)
+
+
+def _tensors_that_saw(workspace: Workspace, modalities: set[str]) -> dict[str, set[str]]:
+    """Return the tensors that have seen one of these modalities, by the SHA-256 of the weights."""
+    seen = dict[str, set[str]]()
+    for record in (*_json_files(workspace, MODEL), *workspace.history.records(MODEL)):
+        try:
+            names = {name for name, tensor in record["tensors"].items() if modalities.intersection(tensor["sees"])}
+            seen[str(record["sha256"])] = names
+        except (KeyError, TypeError, AttributeError):
+            continue
+    return seen
+
+
+def _forget_released(targets: Targets, store: Store, released: str) -> None:
+    """Take tensors off the targets that the released model has as well: no copy is recognised by them."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / WEIGHTS
+        try:
+            store.fetch(object_name(released), file, sha256=released)
+        except MbdError:
+            return  # it is not published; then what the records say of the tensors decides
+        kept = tensor_digests(file)
+    for target in [target for target in targets if kept.keys() & target.tensors.keys()]:
+        targets.forget_tensors(target, kept)
+
+
+def _match(path: Path, missing: Targets, targets: Targets, seen: Mapping[str, Collection[str]]) -> None:
     try:
         if missing.may_be(path.stat().st_size) and (target := missing.by_sha256(_digests(path)[0])):
-            targets.add(with_digests(path, target))
+            targets.add(with_digests(path, target, seen))
     except OSError:
         return  # the search of its place reports that it cannot be read
 
 
-def with_digests(path: Path, target: Target) -> Target:
-    """Return a target with the digests and the size of a copy."""
+def with_digests(path: Path, target: Target, seen: Mapping[str, Collection[str]] = MappingProxyType({})) -> Target:
+    """Return a target with the digests and the size of a copy; `seen`: the tensors that count, by weights."""
     sha256, md5 = _digests(path)
-    return Target(sha256=sha256, what=target.what, md5=md5, size=path.stat().st_size)
+    tensors = tensor_digests(path, seen.get(sha256)) if target.what in _COMPARED else {}
+    return Target(sha256=sha256, what=target.what, md5=md5, size=path.stat().st_size, tensors=tensors)
 
 
 def _opened(digest: DigestOrCommitment, certificate: str, private: Path) -> str:
@@ -186,11 +241,15 @@ def _has_tensor(path: Path, word: re.Pattern[str]) -> bool:
 
 
 def _digests(path: Path) -> tuple[str, str]:
-    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
     with path.open("rb") as stream:
-        while chunk := stream.read(1 << 20):
-            sha256.update(chunk)
-            md5.update(chunk)
+        return _digest_pieces(chunks(stream))
+
+
+def _digest_pieces(pieces: Iterable[bytes]) -> tuple[str, str]:
+    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    for piece in pieces:
+        sha256.update(piece)
+        md5.update(piece)
     return sha256.hexdigest(), md5.hexdigest()
 
 

@@ -12,6 +12,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from mbd.formats.features import MANIFEST
 from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.git import git, read_objects
+from mbd.purge.contents import held_in
 from mbd.purge.places import ReportObstacle, copy_of
 from mbd.purge.places.folders import files_below
 from mbd.purge.targets import Targets
@@ -33,6 +35,8 @@ _REWRITE = (
     "rewrite the history (`git filter-repo --strip-blobs-with-ids`), let every clone do the same, "
     "expire the reflogs and run `git gc --prune=now`; then purge again"
 )
+_TEXT = 256
+"""bytes of an object that is too small to hold a model"""
 _DIRECTORY = ".dir"
 WORKSPACE = "workspace"
 
@@ -187,10 +191,18 @@ class GitObjects:
             )
             return
         parts = (line.split() for line in listed.stdout.splitlines())
-        candidates = [name for kind, name, size in parts if kind == "blob" and targets.may_be(int(size))]
-        for name, content in read_objects(self.root, candidates):
+        blobs = (
+            name for kind, name, size in parts if kind == "blob" and (targets.may_be(int(size)) or int(size) > _TEXT)
+        )
+        for name, content in read_objects(self.root, blobs):
             if target := targets.by_sha256(hashlib.sha256(content).hexdigest()):
                 yield copy_of(target, name, len(content))
+                continue
+            held, obstacle = held_in(BytesIO(content), f"object {name}", targets)
+            if obstacle:
+                report_obstacle(obstacle)
+            if held:
+                yield copy_of(held.target, name, len(content))
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.Place.remove`."""

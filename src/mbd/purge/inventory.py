@@ -56,14 +56,17 @@ def take_inventory(places: Iterable[Place], targets: Targets) -> list[PlaceInven
     return [_pass(place, targets, remove=False) for place in places]
 
 
-def remove_all(places: Iterable[Place], targets: Targets) -> list[PlaceInventory]:
-    """Search every place and remove what is found; what cannot be removed is reported as an obstacle."""
-    findings = [_pass(place, targets, remove=True) for place in places]
+def remove_all(places: Iterable[Place], targets: Targets, *, archives: bool = False) -> list[PlaceInventory]:
+    """Search every place and remove what is found; what cannot be removed is reported as an obstacle.
+
+    Files that hold other things as well are removed only with `archives`.
+    """
+    findings = [_pass(place, targets, remove=True, archives=archives) for place in places]
     _count_links(findings)
     return findings
 
 
-def _pass(place: Place, targets: Targets, *, remove: bool) -> PlaceInventory:
+def _pass(place: Place, targets: Targets, *, remove: bool, archives: bool = False) -> PlaceInventory:
     finding, waiting = PlaceInventory(place), deque[Copy]()
 
     def remove_some(count: int) -> None:
@@ -73,13 +76,24 @@ def _pass(place: Place, targets: Targets, *, remove: bool) -> PlaceInventory:
 
     for copy in place.find(targets, finding.report_obstacle):
         finding.count(copy)
-        if remove:
+        if remove and copy.inside is not None and not archives:
+            finding.stayed += 1
+            finding.report_obstacle(_held(copy))
+        elif remove:
             waiting.append(copy)
             if len(waiting) >= 2 * _BATCH:
                 remove_some(_BATCH)
     while waiting:
         remove_some(min(_BATCH, len(waiting)))
     return finding
+
+
+def _held(copy: Copy) -> Obstacle:
+    return Obstacle(
+        reason="a file holds what was purged among other things",
+        detail=f"{copy.name}: {copy.inside}",
+        hint="take it out of that file; or remove all such files: purge.archives=true",
+    )
 
 
 def _count_links(findings: list[PlaceInventory]) -> None:
@@ -160,7 +174,12 @@ def scan_all(places: Iterable[Place], tombstones: Targets, unknown: Iterable[str
         ),
         blind=(
             *(Blind(kind="tombstones", where=where, reason=where, hint=_UNKNOWN) for where in unknown),
-            *(_blind(finding.place, obstacle) for finding in findings for obstacle in finding.obstacles),
+            *(
+                _blind(finding.place, obstacle)
+                for finding in findings
+                for obstacle in finding.obstacles
+                if obstacle.blocking
+            ),
         ),
     )
 

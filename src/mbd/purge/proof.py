@@ -24,6 +24,13 @@ from mbd.purge.inventory import PlaceInventory
 from mbd.purge.targets import Targets
 from mbd.trust.commitments import SALT_BYTES
 
+_SEARCHED = (
+    "Files were compared by their digests; archives (zip, tar, gzip, bzip2, xz) were opened; tensors in safetensors, "
+    "npz, npy and torch's zip files were compared by their bytes. Encrypted archives, and changed tensors, are not "
+    "recognised. Objects named by their digests, in the store and in DVC remotes, were compared by these; other "
+    "objects in buckets and registries were opened where their names end like such files."
+)
+
 
 @dataclass(frozen=True)
 class Purged:
@@ -84,7 +91,7 @@ def _place(removal: PlaceInventory, fresh: PlaceInventory) -> PlaceRecord:
         found=removal.found,
         removed=removal.found - removal.stayed,
         left=fresh.found,
-        gone=not fresh.found and not obstacles,
+        gone=not fresh.found and not any(obstacle.blocking for obstacle in obstacles),
         reasons=tuple(dict.fromkeys(obstacle.reason for obstacle in obstacles)),
         copies=tuple(removal.copies),
         obstacles=tuple(obstacles),
@@ -101,7 +108,12 @@ def _erasure(purged: Purged, places: Sequence[PlaceRecord]) -> Erasure:
     features = f" and the feature files of {', '.join(purged.modalities)}" if purged.modalities else ""
     removed = sum(place.removed for place in places)
     sentences = [f"The weights before the deletion{features} were searched for in {len(places)} places."]
+    sentences.append(_SEARCHED)
+    if unknown := sum(target.what in ("weights", "features") and not target.tensors for target in purged.targets):
+        sentences.append(f"The tensors of {unknown} files are not known; these were compared by their digests only.")
     sentences.append(f"{removed} copies were removed in this run; {len(places) - len(unclean)} places are clean.")
+    for reason in dict.fromkeys(o.reason for place in places for o in place.obstacles if not o.blocking):
+        sentences.append(f"Listed, not opened: {reason}.")
     for kind, reasons in {place.kind: place.reasons for place in unclean}.items():
         sentences.append(f"Not clean: {kind} ({'; '.join(reasons) or 'copies are left'}).")
     if purged.excepted:

@@ -1,16 +1,18 @@
 """The files to purge, by SHA-256, and by the MD5 under which DVC stores the same content."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from mbd.formats.purge import Target
 
 
 class Targets:
-    """A set of files to purge, with lookup by digest and by size."""
+    """A set of files to purge, with lookup by digest, by size, and by the digests of their tensors."""
 
-    def __init__(self, targets: Iterable[Target] = ()) -> None:
+    def __init__(self, targets: Iterable[Target] = (), released: Iterable[str] = ()) -> None:
+        self.released = frozenset(released)
+        """SHA-256 of files of current releases, which stay, whatever tensors they have"""
         self._by_sha256: dict[str, Target] = {}
         self._lookup_cache: _Lookup | None = None
         for target in targets:
@@ -23,16 +25,23 @@ class Targets:
         return len(self._by_sha256)
 
     def add(self, target: Target) -> None:
-        """Add a file, or the missing MD5 and size of a known one."""
+        """Add a file, or what is missing of a known one: its MD5, its size, its tensors."""
         known = self._by_sha256.get(target.sha256, target)
         size = target.size if known.size is None else known.size
-        self._by_sha256[target.sha256] = known.model_copy(update={"md5": known.md5 or target.md5, "size": size})
+        more = {"md5": known.md5 or target.md5, "size": size, "tensors": known.tensors or target.tensors}
+        self._by_sha256[target.sha256] = known.model_copy(update=more)
+        self._lookup_cache = None
+
+    def forget_tensors(self, target: Target, digests: Container[str]) -> None:
+        """Take tensors off a file: it is not recognised by them."""
+        left = {digest: size for digest, size in target.tensors.items() if digest not in digests}
+        self._by_sha256[target.sha256] = target.model_copy(update={"tensors": left})
         self._lookup_cache = None
 
     def without(self, sha256: Iterable[str]) -> "Targets":
         """Return the targets except these."""
         left_out = set(sha256)
-        return Targets(target for target in self if target.sha256 not in left_out)
+        return Targets((target for target in self if target.sha256 not in left_out), self.released)
 
     def by_sha256(self, digest: str) -> Target | None:
         """Return the target with this SHA-256, or None."""
@@ -41,6 +50,14 @@ class Targets:
     def by_md5(self, digest: str) -> Target | None:
         """Return the target with this MD5, or None."""
         return self._lookup.by_md5.get(digest)
+
+    def by_tensor(self, digest: str) -> Target | None:
+        """Return the target with a tensor of this SHA-256, or None."""
+        return self._lookup.by_tensor.get(digest)
+
+    def has_tensor_of(self, size: int) -> bool:
+        """Return whether a tensor of a target has this many bytes."""
+        return size in self._lookup.tensor_sizes
 
     def may_be(self, size: int) -> bool:
         """Return whether a file of this size can be a target."""
@@ -60,7 +77,12 @@ class Targets:
     @property
     def _lookup(self) -> "_Lookup":
         if self._lookup_cache is None:
-            self._lookup_cache = _Lookup({t.md5: t for t in self if t.md5}, frozenset(t.size for t in self))
+            self._lookup_cache = _Lookup(
+                {t.md5: t for t in self if t.md5},
+                frozenset(t.size for t in self),
+                {digest: t for t in self for digest in t.tensors},
+                frozenset(size for t in self for size in t.tensors.values()),
+            )
         return self._lookup_cache
 
 
@@ -68,3 +90,5 @@ class Targets:
 class _Lookup:
     by_md5: dict[str, Target]
     sizes: frozenset[int | None]
+    by_tensor: dict[str, Target]
+    tensor_sizes: frozenset[int]

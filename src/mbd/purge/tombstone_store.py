@@ -13,7 +13,7 @@ from mbd.files import write_file
 from mbd.formats.purge import TombstoneList
 from mbd.history.tombstones import Tombstones, read_tombstones
 from mbd.params import Params
-from mbd.params.reader import ReaderParams
+from mbd.params.tree import ReaderParams
 from mbd.purge.targets import Targets
 from mbd.storage import open_private, open_store
 from mbd.trust.commitments import SALT_BYTES

@@ -72,7 +72,9 @@ def _store(params: Params, url: str, others: frozenset[Path]) -> list[Place]:
     for address, prefix in ((url, _FILES), (private_url(url, params.store), _WORKING_FILES)):
         folder = local_path(address)
         if folder is not None:
-            places += [Folder("store", folder / part, others, by_name=True) for part in (prefix, ".partial")]
+            places += [
+                Folder("store", folder / part, others, by_name=True, opened=False) for part in (prefix, ".partial")
+            ]
         else:
             places.append(place_at("store", address, params.store, others, by_name=True, prefixes=(prefix,)))
     return places
@@ -111,7 +113,7 @@ def _pipeline_root(params: Params, others: frozenset[Path]) -> list[Place]:
 
 def _temporary() -> list[Path]:
     """Return the temporary folders that killed steps have left behind."""
-    return sorted(path for path in Path(tempfile.gettempdir()).glob("mbd-*") if path.is_dir())
+    return sorted(path for path in Path(tempfile.gettempdir()).glob("mbd-*") if path.is_dir() and not path.is_symlink())
 
 
 def _unique(places: list[Place]) -> Iterator[Place]:

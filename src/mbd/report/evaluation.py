@@ -9,13 +9,6 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.evaluation.candidates import Candidate
-from mbd.evaluation.inside import (
-    map_of,
-    property_drift,
-    sample_for_map,
-    sentiment_classes,
-    standardised_reconstructions,
-)
 from mbd.evaluation.metrics import ACCURACIES, ERRORS, TITLES
 from mbd.evaluation.results import HEADLINES, Results
 from mbd.report.figures import (
@@ -23,8 +16,6 @@ from mbd.report.figures import (
     loss_curves,
     metric_by_pattern,
     metric_over_rates,
-    property_drift_bars,
-    reconstruction_map,
 )
 from mbd.report.text import table
 
@@ -55,9 +46,7 @@ def _digits(metric: str) -> int:
     return 3 if metric in ("mae", "corr") else 1
 
 
-def draw_figures(
-    results: Results, candidates: Sequence[Candidate], classes: tuple[str, ...], seed: int
-) -> Iterator[tuple[str, bytes]]:
+def draw_figures(results: Results, candidates: Sequence[Candidate]) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the PNG of every figure for which there are data."""
     if results.regimes("rate"):
         yield "missing_rates", metric_over_rates(results)
@@ -69,10 +58,6 @@ def draw_figures(
         histories = [read_history(file) for file in files if file.is_file()]
         if histories := [history for history in histories if history]:
             yield f"losses{suffix}", loss_curves(histories, candidate.name)
-        if drift := property_drift(candidate.first, results.plan):
-            yield f"property_drift{suffix}", property_drift_bars(drift, candidate.name)
-    if figure := _reconstructions(results, candidates, classes, seed):
-        yield "reconstructions", figure
 
 
 def read_history(file: Path) -> History:
@@ -87,21 +72,3 @@ def read_history(file: Path) -> History:
         return {name: np.array([float(line[name] or "nan") for line in lines]) for name in lines[0]}
     except (TypeError, ValueError) as error:
         raise DataError(f"the training history holds a value that is not a number: {error}", file=file) from error
-
-
-def _reconstructions(
-    results: Results, candidates: Sequence[Candidate], classes: tuple[str, ...], seed: int
-) -> bytes | None:
-    """Draw the maps of the first model without and the first model with a property pathway."""
-    labels, names = sentiment_classes(results.plan, classes)
-    chosen = sample_for_map(len(labels), seed)
-    rows, labels = results.plan.rows.take(chosen), labels[chosen]
-    panels = {}
-    for title, pathway in (("without property pathway", False), ("with property pathway", True)):
-        for candidate in candidates:
-            if bool(candidate.first.record.spec.get("property_pathway")) is pathway:
-                matrix = standardised_reconstructions(candidate.first, rows)
-                if matrix is not None and len(matrix) > 3:
-                    panels[f"{title} ({candidate.name})"] = map_of(matrix, labels, seed)
-                    break
-    return reconstruction_map(panels, labels, names) if panels else None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mbd.errors import MissingExtraError
 from mbd.evaluation.metrics import TITLES
 from mbd.evaluation.regimes import Condition
 from mbd.evaluation.results import EvaluatedMethod, Results
@@ -52,12 +51,10 @@ _STYLE: dict[str, Any] = {
 @contextmanager
 def figure_png(size: tuple[float, float]) -> Iterator[tuple["Figure", io.BytesIO]]:
     """Give a figure to draw on and the buffer that has its PNG afterwards."""
-    try:
-        import matplotlib as mpl  # noqa: PLC0415 -- part of an extra, and slow to import
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError("drawing figures", "train", "matplotlib") from error
+    import matplotlib as mpl  # noqa: PLC0415 -- part of an extra, and slow to import
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
     png = io.BytesIO()
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
@@ -83,11 +80,6 @@ _TERMS = {
     "alignment": "$L_\\mathrm{app}$, alignment",
     "valid_mae": "MAE on valid",
     "valid_cross_entropy": "cross-entropy on valid",
-}
-_DRIFTS = {
-    "clean_to_corrupted": "μ̄ clean – μ̄ corrupted",
-    "property_to_clean": "P – μ̄ clean",
-    "property_to_corrupted": "P – μ̄ corrupted",
 }
 
 
@@ -179,62 +171,6 @@ def metric_by_pattern(results: Results) -> bytes:
         panel.set_xlabel(f"{TITLES[results.primary]} (%)")
         panel.set_title(f"{TITLES[results.primary]} by available modalities")
         figure.legend(loc="outside lower center", ncols=min(len(results.methods), 4))
-    return png.getvalue()
-
-
-def reconstruction_map(panels: Mapping[str, tuple[Array, float]], labels: Array, names: Sequence[str]) -> bytes:
-    """Draw one t-SNE map per entry of `panels`.
-
-    Args:
-        panels: By title, the points (n × 2) and the silhouette score of the labels.
-        labels: The class of each point, as an index into `names`.
-        names: Names of the classes.
-
-    """
-    with figure_png((4.1 * len(panels) + 0.3, 4.3)) as (figure, png):
-        axes = figure.subplots(1, len(panels), squeeze=False).ravel()
-        for panel, (title, (points, silhouette)) in zip(axes, panels.items(), strict=True):
-            for index, name in enumerate(names):
-                panel.scatter(
-                    *points[labels == index].T,
-                    s=11,
-                    color=COLOURS[index % len(COLOURS)],
-                    marker="os^Dv"[index % 5],
-                    alpha=0.6,
-                    linewidths=0,
-                    label=name,
-                )
-            panel.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
-            panel.grid(False)
-            panel.set_title(f"{title}\n", fontsize=10)
-            panel.text(0, 1.02, f"silhouette {silhouette:+.3f}", transform=panel.transAxes, color="#666666")
-        handles, entries = axes[0].get_legend_handles_labels()
-        figure.legend(handles, entries, loc="outside lower center", ncols=len(names))
-        figure.suptitle("t-SNE of reconstructed embeddings X̂ (test rows)", x=0.01, ha="left")
-    return png.getvalue()
-
-
-def property_drift_bars(drift: Mapping[str, Mapping[str, float]], title: str) -> bytes:
-    """Draw the mean squared deviations of each modality as bars on a logarithmic scale."""
-    names = list(next(iter(drift.values())))
-    positions, width = np.arange(len(drift)), 0.8 / len(names)
-    with figure_png((2.6 + 1.5 * len(drift), 3.8)) as (figure, png):
-        panel = figure.subplots()
-        for k, name in enumerate(names):
-            heights = [values[name] for values in drift.values()]
-            bars = panel.bar(positions + (k - (len(names) - 1) / 2) * width, heights, width * 0.92, label=_DRIFTS[name])
-            panel.bar_label(bars, [f"{h:.1e}" for h in heights], padding=2, fontsize=7)
-            for bar in bars:
-                bar.set_color(COLOURS[k % len(COLOURS)])
-        positive = [value for values in drift.values() for value in values.values() if value > 0]
-        if positive:
-            panel.set_yscale("log")
-            panel.set_ylim(min(positive) / 3, max(positive) * 6)
-        panel.set_xticks(positions, list(drift))
-        panel.grid(False, axis="x")
-        panel.set_ylabel("mean squared deviation")
-        panel.set_title(f"{title}: property embeddings, clean and corrupted input")
-        figure.legend(loc="outside lower center", ncols=len(names))
     return png.getvalue()
 
 

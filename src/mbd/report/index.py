@@ -1,4 +1,4 @@
-"""The index page of a store: every certificate with its state, what cannot be verified, and open requests.
+"""The index page of a store: every certificate with the verdict on it, what cannot be verified, and open requests.
 
 Whether an audit or a request is overdue depends on the date, so an index is valid for the day on which it was made.
 """
@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from mbd.history.state import CERTIFICATE_STATES, CertificateEntry, InvalidCertificate
+from mbd.formats.verdict import DECISIONS, Decision
+from mbd.history.state import CertificateEntry, InvalidCertificate
 from mbd.report.page.content import ABSENT, Block, Cell, Fact, Items, Link, Page, PageSection, PageTable, Text
 from mbd.report.page.origin import day
 
@@ -24,7 +25,8 @@ class IndexRow:
     guarantee: str
     issued: datetime
     reaudit_by: datetime
-    state: str
+    verdict: Decision
+    """by the log: its files were not compared"""
     reason: str
 
     @classmethod
@@ -42,7 +44,7 @@ class IndexRow:
             guarantee=guarantee.kind + limit,
             issued=predicate.issued,
             reaudit_by=status.reaudit_by,
-            state=status.state,
+            verdict=status.decision,
             reason=status.reason,
         )
 
@@ -78,21 +80,21 @@ def index_page(
         summary=tuple(_summary(rows, invalid, requests, at)),
         glance=(
             Fact(name="as of", value=day(at)),
-            *(Fact(name=state, value=str(count)) for state, count in _count(rows).items()),
+            *(Fact(name=verdict, value=str(count)) for verdict, count in _count(rows).items()),
         ),
         sections=(_certificates(rows), *_invalid(invalid), *_requests(requests, at)),
     )
 
 
 def _count(rows: Sequence[IndexRow]) -> dict[str, int]:
-    counts = Counter(row.state for row in rows)
-    return {state: counts[state] for state in CERTIFICATE_STATES if counts[state]}
+    counts = Counter(row.verdict for row in rows)
+    return {verdict: counts[verdict] for verdict in DECISIONS if counts[verdict]}
 
 
 def _summary(
     rows: Sequence[IndexRow], invalid: Sequence[InvalidCertificate], requests: Sequence[RequestRow], at: datetime
 ) -> Iterator[str]:
-    counts = ", ".join(f"{count} {state}" for state, count in _count(rows).items())
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in _count(rows).items())
     yield f"{_number(len(rows), 'certificate')} in this store" + (f": {counts}." if counts else ".")
     yield (
         "Their signatures and log entries were verified when this page was made. Do not rely on that: verify each "
@@ -107,7 +109,7 @@ def _summary(
 
 
 def _certificates(rows: Sequence[IndexRow]) -> PageSection:
-    header = ("certificate", "state", "model", "deleted", "method", "guarantee", "issued", "next audit by", "reason")
+    header = ("certificate", "verdict", "model", "deleted", "method", "guarantee", "issued", "next audit by", "reason")
     blocks: tuple[Block, ...] = (Text(text="No certificate has been published here."),)
     if rows:
         ordered = sorted(rows, key=lambda row: (row.issued, row.digest), reverse=True)
@@ -118,8 +120,8 @@ def _certificates(rows: Sequence[IndexRow]) -> PageSection:
 def _row(row: IndexRow) -> tuple[Cell, ...]:
     link = Link(text=row.digest[:12], href=f"{page_name(row.digest)}.html")
     dates = day(row.issued), day(row.reaudit_by)
-    reason = ABSENT if row.state == "valid" else row.reason
-    return (link, row.state, row.model, row.deleted, row.method, row.guarantee, *dates, reason)
+    reason = ABSENT if row.verdict == "verified" else row.reason
+    return (link, row.verdict.upper(), row.model, row.deleted, row.method, row.guarantee, *dates, reason)
 
 
 def _invalid(found: Sequence[InvalidCertificate]) -> Iterator[PageSection]:

@@ -21,6 +21,7 @@ from mbd.report.page.content import (
     Plot,
     Text,
     Verification,
+    standing_line,
 )
 
 _COLUMNS = 100
@@ -38,7 +39,10 @@ def to_text(page: Page, width: int | None = None) -> str:
 
     """
     width = width or shutil.get_terminal_size((_COLUMNS, 0)).columns
-    parts = [printable(page.kind), _heading(page.title, "=", width), *(_fill(s, width) for s in page.summary)]
+    line = standing_line(page)
+    first = [f"Certificate {page.number}. {line}"] if line else []
+    parts = [printable(page.kind), _heading(page.title, "=", width)]
+    parts += [_fill(sentence, width) for sentence in (*first, *page.summary)]
     if page.glance:
         parts.append(_facts(page.glance, width))
     for section in page.sections:

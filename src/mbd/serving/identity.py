@@ -11,7 +11,7 @@ audience, by this issuer, not expired.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,8 +145,8 @@ def readable(what: Public) -> Any:  # noqa: ANN401 -- FastAPI's
     return Depends(_check(("read",), what))
 
 
-def _check(allowed: tuple[Role, ...], unless: Public | None = None) -> Callable[..., Identity | None]:
-    def check(request: Request, bearer: Bearer) -> Identity | None:
+def _check(allowed: tuple[Role, ...], unless: Public | None = None) -> Callable[..., Awaitable[Identity | None]]:
+    async def check(request: Request, bearer: Bearer) -> Identity | None:
         gatekeeper: Gatekeeper = request.app.state.gatekeeper
         if unless and gatekeeper.is_public(unless):
             return None

@@ -14,19 +14,21 @@ from contextlib import suppress
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
 from mbd.params.serving import ServingSettings
+from mbd.serving.connections import HEALTH, Load
 from mbd.serving.identity import Gatekeeper, Identity
 from mbd.serving.problems import answer, of_error
 
 _CLIENTS = 10_000
 INFERENCE = "/v2/"
 """what the paths of the Open Inference Protocol begin with"""
-_LIMITS = {413: "body", 429: "rate"}
+_LIMITS = {408: "slow", 413: "body", 429: "rate"}
+_UNREAD = {408, 413, 503}
+"""statuses of answers after which the rest of a body is not read"""
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -65,6 +67,7 @@ class RequestContext:
     def __init__(self, app: ASGIApp, settings: ServingSettings, gatekeeper: Gatekeeper, samples: Samples) -> None:
         self._app, self._settings, self._gatekeeper, self._samples = app, settings, gatekeeper, samples
         self._rate = RateLimit(settings.rate_per_minute)
+        self._load = Load(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -83,6 +86,8 @@ class RequestContext:
                 headers["X-Request-Id"] = state["request_id"]
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if status in _UNREAD:
+                    headers["Connection"] = "close"
             await send(message)
 
         try:
@@ -97,10 +102,21 @@ class RequestContext:
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request within the limits, and any other with what it exceeds."""
+        address, health = (scope.get("client") or ("",))[0], scope["path"] in HEALTH
+        with self._load.request(address) as place:
+            if place or health:
+                await self._known(scope, receive, send)
+            else:
+                response = answer(scope, 503, "too many requests are being answered", headers={"Retry-After": "1"})
+                await response(scope, receive, send)
+
+    async def _known(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of a client who is known, or has none but an address."""
         scope["state"]["identity"] = identity = await self._identity(scope)
         client = f"name:{identity.name}" if identity else f"address:{(scope.get('client') or ('',))[0]}"
         inference = scope["path"].startswith(INFERENCE)  # its queue limits how much it takes on
-        if wait := 0.0 if inference else self._rate.wait(client):
+        unlimited = inference or scope["path"] in HEALTH - {"/metrics"}
+        if wait := 0.0 if unlimited else self._rate.wait(client):
             response = answer(
                 scope,
                 429,
@@ -113,10 +129,10 @@ class RequestContext:
         largest = self._settings.inference.request_bytes if inference else self._settings.body_bytes
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isdecimal() or int(length) > largest:
-            response = answer(scope, 413, f"a body may have {largest} bytes", headers={"Connection": "close"})
-            await response(scope, receive, send)
+            await answer(scope, 413, f"a body may have {largest} bytes")(scope, receive, send)
             return
-        await self._app(scope, _counting(receive, largest), send)
+        async with self._load.body(receive, int(length), largest) as bounded:
+            await self._app(scope, bounded, send)
 
     async def _identity(self, scope: Scope) -> Identity | None:
         scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
@@ -138,18 +154,3 @@ class RequestContext:
             "milliseconds": round(seconds * 1e3, 1),
         }
         _log.info("%s %s %s %s in %s ms", *fields.values(), extra={"fields": fields})
-
-
-def _counting(receive: Receive, largest: int) -> Receive:
-    """Return `receive`, which fails once the body is larger than allowed: its announced length may be missing."""
-    total = 0
-
-    async def counted() -> Message:
-        nonlocal total
-        message = await receive()
-        total += len(message.get("body", b""))
-        if total > largest:
-            raise HTTPException(413)
-        return message
-
-    return counted

@@ -4,6 +4,7 @@ An answer never holds a path, a token, a name of a person or what the client sen
 client's own input are shown in their words; a failure of the store or of the server is named, and no more is said.
 """
 
+import json
 import logging
 import traceback
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ from mbd.errors import DataError, MbdError, UsageError, VerificationError
 from mbd.storage.store import ConflictError, NotThereError, NotWritableError, StoreError
 
 MEDIA_TYPE = "application/problem+json"
+TYPE = "urn:missing-by-design:problem:"
+"""what the type of every problem begins with"""
 _log = logging.getLogger(__name__)
 
 
@@ -52,12 +55,13 @@ class Problem(BaseModel):
     """because of which an inference request is refused"""
 
 
-_TITLES = {
+TITLES = {
     400: ("bad-request", "The request cannot be read"),
     401: ("unauthenticated", "A valid token is needed"),
     403: ("forbidden", "The token does not allow this"),
     404: ("not-found", "There is no such thing here"),
     405: ("method", "The method is not supported here"),
+    408: ("slow", "The request took too long"),
     409: ("conflict", "The state does not allow this"),
     413: ("too-large", "The body is too large"),
     422: ("invalid", "The request is not valid"),
@@ -66,6 +70,7 @@ _TITLES = {
     503: ("unavailable", "The store is not available"),
     507: ("not-writable", "The store cannot be written"),
 }
+"""for each status what its type ends with, and its title"""
 _SAFE: dict[type[MbdError], tuple[int, str]] = {
     NotWritableError: (
         507,
@@ -106,10 +111,10 @@ def request_id(scope: Mapping[str, Any]) -> str:
 
 def answer(scope: Mapping[str, Any], status: int, detail: str, **more: Any) -> JSONResponse:  # noqa: ANN401
     """Return a problem as an answer; `more`: headers, and further members of it."""
-    kind, title = _TITLES.get(status, _TITLES[400 if status < 500 else 500])
+    kind, title = TITLES.get(status, TITLES[400 if status < 500 else 500])
     headers, kind = more.pop("headers", None), more.get("reason", kind).replace("_", "-")
     problem = Problem(
-        type=f"urn:missing-by-design:problem:{kind}",
+        type=f"{TYPE}{kind}",
         title=title,
         status=status,
         detail=detail,
@@ -119,6 +124,14 @@ def answer(scope: Mapping[str, Any], status: int, detail: str, **more: Any) -> J
     return JSONResponse(
         problem.model_dump(mode="json", exclude_none=True), status, headers=headers, media_type=MEDIA_TYPE
     )
+
+
+def example(status: int, detail: str) -> dict[str, Any]:
+    """Return the body of an answer with a status, as the description of the interface shows it."""
+    content: dict[str, Any] = json.loads(
+        bytes(answer({"state": {"request_id": "0f1e2d3c4b5a6978"}}, status, detail).body)
+    )
+    return content
 
 
 def of_error(scope: Mapping[str, Any], error: Exception) -> JSONResponse:
@@ -154,7 +167,9 @@ def install(app: FastAPI) -> None:
         details = {
             404: "there is nothing at this address",
             405: "this address does not take the method",
+            408: "the body did not come in time",
             413: "the body is larger than allowed",
+            503: "other large bodies are being read",
         }
         return answer(request.scope, status, details.get(status, "the request is not valid"), headers=headers)
 

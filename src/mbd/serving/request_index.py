@@ -68,6 +68,8 @@ class RequestFilter:
     states: frozenset[State] = frozenset()
     model: str | None = None
     modality: str | None = None
+    text: str = ""
+    """in the id or the case number, in lower case"""
     only_open: bool = False
 
     def __call__(self, facts: RequestFacts) -> bool:
@@ -77,6 +79,7 @@ class RequestFilter:
             and (not self.only_open or facts.state in OPEN)
             and self.model in (None, facts.model)
             and (self.modality is None or self.modality in facts.modalities)
+            and (self.text in facts.id or self.text in facts.requester.casefold())
         )
 
 
@@ -116,6 +119,10 @@ class RequestIndex:
             self._written[request.id] = time.monotonic(), facts
             self._take(self._facts | {request.id: facts})
         return known != facts
+
+    def all(self) -> list[RequestFacts]:
+        """Return all requests, nearest deadline first."""
+        return self._sorted
 
     def page(self, wanted: RequestFilter, limit: int, after: str | None) -> tuple[list[RequestFacts], str | None]:
         """Return some requests, nearest deadline first, and where the next page begins (None: there is none)."""

@@ -4,23 +4,29 @@ When it is asked to stop, it takes no new connections, ends event streams, and g
 to end.
 """
 
+import asyncio
+import resource
 import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
 
 from mbd import logs
 from mbd.errors import UsageError
+from mbd.serving.connections import RESERVED, Connections, GuardedProtocol
 from mbd.serving.service import Service
 
 _KEEP_ALIVE_SECONDS = 5
 _LARGEST_HEAD = 32 << 10
-_CONNECTIONS = 1000
+_FILES = 256
+"""files that a server may need beside its connections"""
 
 
 @dataclass(frozen=True)
@@ -64,13 +70,25 @@ class Listening:
 class _Server(uvicorn.Server):
     """Ends event streams before it waits for requests to end."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, connections: Connections) -> None:
         super().__init__(config)
-        self._service = service
+        self._service, self._connections = service, connections
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close connections that have waited for too long; uvicorn calls this ten times each second."""
+        self._connections.close_late()
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._service.stopping.set()
         super().handle_exit(sig, frame)
+
+
+def _allow_files(needed: int) -> None:
+    """Allow this process as many open files as it needs, within what the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), hard))
 
 
 def serve(app: FastAPI, listening: Listening, started: Callable[[str], object]) -> None:
@@ -84,26 +102,35 @@ def serve(app: FastAPI, listening: Listening, started: Callable[[str], object]) 
     """
     logs.serve()
     service: Service = app.state.service
+    _allow_files(service.params.serving.connections + RESERVED + _FILES)
     with listening.open() as opened:
         url = listening.url(opened)
         service.url = (service.params.serving.url or url).rstrip("/")
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ssl_certfile=listening.certificate,
-            ssl_keyfile=listening.key,
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=service.params.serving.shutdown_seconds,
-            limit_concurrency=_CONNECTIONS,
-            h11_max_incomplete_event_size=_LARGEST_HEAD,
-            http="h11",
-            ws="none",
-        )
-        config.load()
+        server = server_of(app, listening)
+        server.config.load()
         started(url)
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises the signal again once it has stopped
             signal.signal(number, lambda *_: None)
-        _Server(config, service).run(sockets=[opened])
+        server.run(sockets=[opened])
+
+
+def server_of(app: FastAPI, listening: Listening) -> uvicorn.Server:
+    """Return the server of an application, with its limits."""
+    service: Service = app.state.service
+    connections = Connections(service.params.serving)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=service.params.serving.shutdown_seconds,
+        backlog=socket.SOMAXCONN,
+        h11_max_incomplete_event_size=_LARGEST_HEAD,
+        http=cast(type[asyncio.Protocol], partial(GuardedProtocol, connections)),
+        ws="none",
+    )
+    return _Server(config, service, connections)

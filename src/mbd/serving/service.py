@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mbd.background import Background
-from mbd.features.contract import FeatureSet
 from mbd.formats.files import MODEL
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import DeletionRequest
 from mbd.history.facts import CertificateFacts
 from mbd.history.history import History
-from mbd.history.lineage import keep_subject
 from mbd.history.state import Status, entry_of, status_in
 from mbd.log.reader import Log
 from mbd.monitoring import metrics
@@ -36,26 +34,6 @@ from mbd.trust.trust_file import read_trust
 
 if TYPE_CHECKING:
     from mbd.report.page.content import Page
-
-
-@dataclass(frozen=True)
-class Persons:
-    """The persons in the data of the model `certificate.model`: their ids come in, pseudonyms and ciphertext are kept.
-
-    That needs the data, to see whether a person is in it, and the lineage key, under which the id is encrypted. A
-    server without both takes no persons' requests: one that holds no key can give none away.
-    """
-
-    features: Path
-    key: LineageKey
-
-    def known(self, subject: str) -> bool:
-        """Whether any row of the data belongs to a person."""
-        return FeatureSet.open(self.features).has_group(subject)
-
-    def keep(self, private: Store, subject: str) -> str:
-        """Keep an id, encrypted, in the private part of a store; return the pseudonym that a request names."""
-        return keep_subject(private, subject, self.key)
 
 
 _STATES_SECONDS = 60
@@ -79,8 +57,8 @@ class Service:
     """address by which clients reach this server"""
     worker: WorkerProcess | None = None
     """the worker that runs beside this server"""
-    persons: Persons | None = None
-    """how persons' requests are taken; None: they are not"""
+    persons: LineageKey | None = None
+    """encrypts the ids of persons, of whom pseudonyms and ciphertext are kept; None: no persons' requests are taken"""
     clock: Callable[[], datetime] = now
 
     def __post_init__(self) -> None:
@@ -107,12 +85,13 @@ class Service:
 
         """
         private = open_private(store.url, params.store)
-        scanner = StoreScanner(store, private, trust, params.certificate.checkpoint_age)
+        requests = RequestStore.open(params, store.url)
+        scanner = StoreScanner(store, private, trust, params.certificate.checkpoint_age, requests.key)
         monitor = StoreMonitor(scanner, params.serving.poll_seconds)
         index = RequestIndex()
         webhooks = open_webhooks(params.serving.webhooks, private, index, params.serving.webhook_seconds)
         trained = {params.certificate.model: _modalities(base)} if base else {}
-        return cls(params, store, RequestStore(private), monitor, trust, index, webhooks, trained)
+        return cls(params, store, requests, monitor, trust, index, webhooks, trained)
 
     def start(self) -> None:
         """Start the scans, the webhooks and the worker."""
@@ -160,9 +139,10 @@ class Service:
         from mbd.steps.report import store_page  # noqa: PLC0415 -- only where a page is asked for
 
         history, age = self.history, self.params.certificate.checkpoint_age
-        entry = entry_of(history, self.certificate(digest)[0], self.clock(), age)
+        at = self.clock()
+        entry = entry_of(history, self.certificate(digest)[0], at, age)
         log = Log(self.store, read_trust(self.trust_file), history.head)
-        return store_page(log, f"{self.url}/store", entry, back="/")
+        return store_page(log, f"{self.url}/store", entry, at, back="/")
 
     def models(self) -> list[str]:
         """Return the names of all models that are known."""

@@ -33,7 +33,7 @@ from random import Random
 
 from mbd.background import Background
 from mbd.errors import DataError, MbdError, UsageError
-from mbd.formats.webhook import WebhookState
+from mbd.formats.access import WebhookState
 from mbd.records import now
 from mbd.serving.request_index import RequestEvent, RequestIndex
 from mbd.storage.store import Store, update

@@ -18,7 +18,7 @@ from typing import Literal
 from mbd.errors import DataError, UsageError
 from mbd.files import locked, sync, write_file
 from mbd.formats.shredding import RECORD, Destruction, KeyEntry, KeyName, Kind, ShreddingRecord, key_id, read_shredding
-from mbd.params.shredding import ShreddingSettings
+from mbd.params.operations import ShreddingSettings
 from mbd.records import Digest, Record, now
 from mbd.shredding.wrapper import KEY_BYTES, UnwrapError, Wrapper, open_wrapper
 

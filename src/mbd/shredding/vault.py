@@ -25,7 +25,7 @@ from mbd.formats.features import MANIFEST, Manifest
 from mbd.formats.files import MODEL
 from mbd.formats.model import ModelRecord
 from mbd.formats.shredding import KeyName
-from mbd.params.shredding import ShreddingSettings
+from mbd.params.operations import ShreddingSettings
 from mbd.shredding.cipher import CipherSubject, decrypt, encrypt, read_header
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.private_folder import private_folder, refuse_without_room

@@ -16,7 +16,7 @@ import rfc8785
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from mbd.errors import DataError, MissingExtraError, UsageError
+from mbd.errors import DataError, UsageError, extras_named
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -51,10 +51,8 @@ def open_wrapper(uri: str) -> Wrapper:
     if scheme == "file" and rest:
         return FileWrapper(file_of(uri))
     if scheme == "awskms" and rest:
-        try:
-            from mbd.shredding.kms import KmsWrapper  # noqa: PLC0415 -- boto3 is an extra, and slow to load
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("wrapping keys by a KMS", "data", "boto3") from error
+        with extras_named():
+            from mbd.shredding.kms import KmsWrapper  # noqa: PLC0415 -- boto3 is slow to load
         return KmsWrapper(rest)
     raise UsageError("keys are wrapped by file:PATH or awskms:KEY", key="shredding.wrapper", value=uri)
 

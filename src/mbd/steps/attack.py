@@ -7,8 +7,9 @@
 
 A refused model leaves all of these too, so that anyone can see why; then the step ends with exit code 3.
 
-Every audit is recorded by the weights that it attacked, in `attacks.history`; the next one of the same weights states
-how many there were and how many were refused. The same audit again counts once and has the same bytes.
+Every audit is recorded beside the ledgers (`deletion.ledgers`), by the weights that were deleted from and the
+modalities; the next one of any such deletion states how many there were and how many were refused. The same audit again
+counts once and has the same bytes.
 """
 
 import fcntl
@@ -18,17 +19,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mbd.errors import MissingExtraError
 from mbd.files import canonical_digest, to_json, write_file
 from mbd.formats.files import METRICS, REPORT
 from mbd.formats.leakage import LEAKAGE, EarlierAudits, LeakageRecord
 from mbd.params import Params
 from mbd.report.figures import draw_leakage
-from mbd.report.page.audit import audit_overview, audit_page, leakage_metrics
+from mbd.report.page.audit import audit_page, audit_summary, leakage_metrics
 from mbd.report.page.markdown import to_markdown
-from mbd.report.text import to_text
 from mbd.steps.step import StepRun, reads, step_run
+
+if TYPE_CHECKING:
+    from mbd.attacks.audit_input import AuditInput
 
 NAME = "attack"
 _LOG = logging.getLogger(__name__)
@@ -63,12 +66,9 @@ def run(
     Raises:
         GateRefusedError: the gate refuses the model.
     """
-    try:
-        from mbd.attacks.audit_input import open_audit  # noqa: PLC0415 -- needs torch
-        from mbd.attacks.gate import refuse  # noqa: PLC0415
-        from mbd.attacks.suite import Audit, run_suite  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError("attacking models", "train", error.name or "torch") from error
+    from mbd.attacks.audit_input import open_audit  # noqa: PLC0415 -- needs torch
+    from mbd.attacks.gate import refuse  # noqa: PLC0415
+    from mbd.attacks.suite import Audit, run_suite  # noqa: PLC0415
 
     def write(step: StepRun, audit: Audit) -> None:
         record = audit.record
@@ -82,25 +82,33 @@ def run(
         step.look_at = REPORT
         step.phases |= audit.seconds
 
-    history = Path(params.attacks.history) if params.attacks.history else out.parent / "audits"
     audit_input = open_audit(features, before, after, reference, modalities)
     inputs = {**({"before": before} if before else {}), "after": after, "reference": reference}
     with step_run(NAME, out, {"attacks": params.attacks}, **inputs) as step:
         step.inputs["features"] = {"path": str(features), "digest": canonical_digest(audit_input.data.digests())}
         audit = run_suite(audit_input, params.attacks, progress=progress)
-        audit = replace(audit, record=counted(audit.record, history))
+        audit = replace(audit, record=counted(audit.record, _before(audit_input), Path(params.deletion.ledgers)))
         write(step, audit)
     warnings = audit_input.after.record.guarantee.warnings
-    show("\n".join([to_text(audit_overview(audit.record)), *warnings]))
+    show("\n".join([audit_summary(audit.record), *warnings]))
     refuse(audit.record, out / REPORT)
     return audit.record
 
 
-def counted(record: LeakageRecord, history: Path) -> LeakageRecord:
-    """Enter an audit in the history of its weights; return it with the number of those before it."""
-    file, name = history / f"{record.models['after']}.jsonl", canonical_digest(record.to_plain())
+def _before(audit_input: "AuditInput") -> str:
+    """Return the digest of the weights that were deleted from; of a release that names none, its own."""
+    before, after = audit_input.before, audit_input.after
+    if before:
+        return before.record.sha256
+    return after.deletion.before if after.deletion else after.record.sha256
+
+
+def counted(record: LeakageRecord, before: str, ledgers: Path) -> LeakageRecord:
+    """Enter an audit under the weights that were deleted from; return it with the number of those before it."""
+    lineage = canonical_digest({"before": before, "modalities": sorted(record.modalities)})
+    file, name = ledgers / "audits" / f"{lineage}.jsonl", canonical_digest(record.to_plain())
     try:
-        history.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("a+") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             stream.seek(0)
@@ -110,6 +118,6 @@ def counted(record: LeakageRecord, history: Path) -> LeakageRecord:
     except (OSError, ValueError, KeyError, TypeError) as error:
         _LOG.warning("audits of this model are not counted: %s: %s", file, error)
         return record
-    before = list(takewhile(lambda entry: entry != name, decisions))
-    refused = sum(decisions[entry] == "refused" for entry in before)
-    return record.model_copy(update={"earlier": EarlierAudits(audits=len(before), refused=refused)})
+    earlier = list(takewhile(lambda entry: entry != name, decisions))
+    refused = sum(decisions[entry] == "refused" for entry in earlier)
+    return record.model_copy(update={"earlier": EarlierAudits(audits=len(earlier), refused=refused)})

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mbd.errors import MissingExtraError, UsageError
+from mbd.errors import UsageError
 from mbd.model.checkpoint import load_model
 from mbd.registry import BACKBONES
 from mbd.report.text import table
@@ -44,11 +44,9 @@ def run(
             raise UsageError(
                 f"the model takes no {modality}", key="--modality", hint=f"it takes {', '.join(record.inputs)}"
             )
-    try:
-        from mbd.model.branches import propose, with_branches  # noqa: PLC0415 -- imports torch
-        from mbd.model.module import architecture_of  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("a model of one's own", "train", error.name or "torch") from error
+    from mbd.model.branches import propose, with_branches  # noqa: PLC0415 -- imports torch
+    from mbd.model.module import architecture_of  # noqa: PLC0415
+
     architecture = with_branches(architecture_of(record), named or {})
     return {m: propose(architecture, m) for m in modalities or record.inputs}
 

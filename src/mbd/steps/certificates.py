@@ -97,7 +97,7 @@ def fetch_certified(params: Params, store: str, out: Path, *, modality: str = ""
 def _latest(store: Store, trust: Trust, model: str, modality: str) -> str:
     if not modality:
         raise UsageError("neither a certificate nor a modality was named", hint="give CERTIFICATE or --modality")
-    latest = read_history(store, trust).model(model).latest(modality)
+    latest = read_history(store, trust).model(model).audited(modality)
     if latest is None:
         raise DataError(
             f"no certificate was published for {modality} of {model}",

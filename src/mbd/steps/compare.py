@@ -27,7 +27,6 @@ from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.page.audit import leaks
-from mbd.report.page.words import proven
 from mbd.report.text import table
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import attack, delete, train
@@ -175,9 +174,7 @@ def _separable(backbone: str) -> str:
 def _settings(params: Params, method: str, backbone: str, folder: Path) -> Params:
     sections: dict[str, Any] = {
         "deletion": params.deletion.model_copy(update={"method": method, "ledgers": str(folder / "ledgers")}),
-        "attacks": params.attacks.model_copy(
-            update={"variants": (), "figures": False, "history": str(folder / "audits")}
-        ),
+        "attacks": params.attacks.model_copy(update={"variants": (), "figures": False}),
     }
     if method == "exact":
         sections["model"] = params.model.model_copy(update={"backbone": backbone})
@@ -208,13 +205,14 @@ def _column(record: DeletionRecord, leakage: Path, deleted: Path, *, released: b
     measured = leaks(audit)
     utility = next(u for u in audit.utility if u.decision != "informational")
     before = f", before {utility.before.value:.4g}" if utility.before else ""
+    names = ", ".join(record.request.modalities)
     phases: dict[str, Any] = read_json(deleted / STEP_FILE)["phases_seconds"]
     return ComparedDeletion(
         method=record.method,
         backbone=load_model(deleted, verify=False)[0].backbone,
         released=released,
         kind=record.guarantee.kind,
-        proven=_in_one_piece(proven(record.guarantee, ", ".join(record.request.modalities))) or "nothing",
+        proven=_in_one_piece(record.guarantee.say("{claim}", names)) if record.guarantee.rules.proven else "nothing",
         utility=f"{utility.metric} {utility.after.value:.4g} (reference {utility.reference.value:.4g}{before})",
         seconds=round(sum(phases.values()), 6),
         found_before=measured.before,

@@ -34,7 +34,7 @@ from mbd.formats.deletion import (
     read_deletion,
 )
 from mbd.formats.files import WEIGHTS
-from mbd.formats.guarantee import LineageBudget
+from mbd.formats.guarantee import LineageBudget, claimable
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.compatible import open_for, refuse_foreign
 from mbd.params import Params, params_digest
@@ -45,12 +45,6 @@ from mbd.steps.step import StepRun, reads, step_run
 from mbd.tensors import save_tensors
 
 NAME = "delete"
-
-_GUARANTEES = {
-    "empirical": "empirical: nothing is proven; the attacks have to show that nothing is left",
-    "certified": "certified",
-    "exact": "exact: what is left is, bit for bit, what training without it gives",
-}
 
 
 @dataclass(frozen=True)
@@ -69,14 +63,12 @@ class DeletionResult:
         """Return what was deleted, how, what is guaranteed, and how long it took, for a terminal."""
         record = self.record
         request, guarantee = record.request, record.guarantee
-        of = f" of {len(request.subjects)} subjects" if request.subjects else ""
-        claim = _GUARANTEES[guarantee.kind]
-        if guarantee.kind == "certified":
-            claim += f": ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}"
+        deleted = ", ".join(request.modalities) + (f" of {len(request.subjects)} subjects" if request.subjects else "")
         lines = [
-            f"deleted {', '.join(request.modalities)}{of} by {record.method}; left: {', '.join(self.modalities)}",
-            f"guarantee: {claim}",
+            f"deleted {deleted} by {record.method}; left: {', '.join(self.modalities)}",
+            f"guarantee: {guarantee.kind}: {guarantee.say('{claim}', deleted)}",
             *guarantee.warnings,
+            "",
             *_cut_out(record.facts, record.indices.count),
             *_rounded(record.rounding),
             f"weights: {record.before[:16]}… → {record.after[:16]}…",
@@ -165,7 +157,7 @@ def run(
             step.inputs["features"] = {"path": str(features), "digest": digest}
             outcome = method.delete(case.request, case.original, params)
             claimed = outcome.record.guarantee.kind
-            if claimed not in (method.kind, "empirical"):
+            if claimed not in (*claimable(method.kind), "empirical"):
                 raise PluginError(f"the method {params.deletion.method} is declared {method.kind} and claims {claimed}")
             distances = _distances(case, outcome, reference)
             record = _write(step, case, outcome, params, account.budget, distances)

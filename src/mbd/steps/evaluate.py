@@ -10,7 +10,7 @@ opened.
     regimes.csv          a line for each method, seed and regime
     missing_rates.csv    the first metric over η, for plots
     report.md            the tables
-    figures/*.png        losses, metric over η and by pattern, reconstructions, drift of the property embeddings
+    figures/*.png        losses, metric over η and by pattern
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,6 @@ from typing import Any
 
 from mbd.evaluation.baseline import ImputedRidge, PatternRidge
 from mbd.evaluation.candidates import open_candidates, shared_data
-from mbd.evaluation.inside import property_drift
 from mbd.evaluation.regimes import EvaluationPlan, evaluate_predictor, plan_evaluation
 from mbd.evaluation.results import EvaluatedMethod, Results, to_csv, to_metrics, to_rates_csv
 from mbd.evaluation.tables import to_markdown
@@ -76,11 +75,7 @@ def run(
             against=(RIDGE, *([candidates[folders.index(against)].name] if against else [])),
             notes=tuple(_notes(plan, len(test), left_out, params)),
         )
-        drift = property_drift(candidates[0].first, plan)
-        metrics = to_metrics(results) | {
-            "property_drift": {modality: values["clean_to_corrupted"] for modality, values in drift.items()},
-            "property_deviations": [{"modality": modality, **values} for modality, values in drift.items()],
-        }
+        metrics = to_metrics(results)
         write_file(step.folder / METRICS, to_json(metrics))
         write_file(step.folder / HEADLINE, to_json({results.primary: round(metrics[results.primary], 2)}))
         write_file(step.folder / "regimes.csv", to_csv(results))
@@ -89,7 +84,7 @@ def run(
         step.look_at = REPORT
         (step.folder / "figures").mkdir()
         if params.evaluation.figures:
-            for name, png in draw_figures(results, candidates, data.manifest.classes, params.evaluation.seed):
+            for name, png in draw_figures(results, candidates):
                 write_file(step.folder / "figures" / f"{name}.png", png)
     return EvaluationResult(metrics)
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from threadpoolctl import threadpool_limits
 
-from mbd.errors import DataError, MissingExtraError, UsageError
+from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest, to_json, write_file
 from mbd.formats.files import METRICS, WEIGHTS
@@ -133,12 +133,10 @@ def run(
         if adapter:
             step.read("adapter", adapter)
         step.inputs["features"] = {"path": str(features), "digest": canonical_digest(data.digests())}
-        try:
-            from mbd.model.lora import merge_adapter  # noqa: PLC0415 -- imports torch
-            from mbd.model.state_dict import read_state  # noqa: PLC0415
-            from mbd.training.module import import_weights  # noqa: PLC0415
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("a model of one's own", "train", error.name or "torch") from error
+        from mbd.model.lora import merge_adapter  # noqa: PLC0415 -- imports torch
+        from mbd.model.state_dict import read_state  # noqa: PLC0415
+        from mbd.training.module import import_weights  # noqa: PLC0415
+
         names: list[MatchedNames] = []
 
         def fit(built: Mapping[str, Array]) -> Mapping[str, Array]:

@@ -23,7 +23,7 @@ from mbd.monitoring import metrics
 from mbd.monitoring.record_samples import read_output
 from mbd.monitoring.samples import PushError, Samples, push, write_textfile
 from mbd.params import Params
-from mbd.params.reader import ReaderParams
+from mbd.params.tree import ReaderParams
 from mbd.steps.step import OBSERVERS
 
 _LOG = logging.getLogger(__name__)
@@ -43,6 +43,9 @@ REPORTED = frozenset(
         "shred",
         "guard",
         "request-run",
+        "register",
+        "models-fetch",
+        "certificate-fetch",
         "certificate-reaudit",
         "report",
     }

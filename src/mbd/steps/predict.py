@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.errors import DataError, MissingExtraError, UsageError
+from mbd.errors import DataError, UsageError
 from mbd.evaluation.candidates import seed_folders
 from mbd.features.contract import Split
 from mbd.files import write_file
@@ -140,11 +140,9 @@ def _csv(scored: _Scored, columns: dict[str, Array]) -> str:
 
 
 def _parquet(scored: _Scored, columns: dict[str, Array]) -> bytes:
-    try:
-        import pyarrow as pa  # noqa: PLC0415 -- part of an extra, and slow to import
-        from pyarrow import parquet  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError("writing Parquet", "train", "pyarrow") from error
+    import pyarrow as pa  # noqa: PLC0415 -- part of an extra, and slow to import
+    from pyarrow import parquet  # noqa: PLC0415
+
     arrays = {name: pa.array(column, mask=~scored.some) for name, column in columns.items()}
     buffer = io.BytesIO()
     parquet.write_table(pa.table({"id": pa.array(scored.ids), "used": pa.array(scored.used), **arrays}), buffer)

@@ -20,10 +20,12 @@ from mbd.errors import UsageError, VerificationError
 from mbd.files import write_file
 from mbd.formats.deletion import DELETION
 from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
-from mbd.formats.receipt import RECEIPT, Receipt
+from mbd.formats.layout import RECEIPT, Receipt
 from mbd.formats.statement import DeletionStatement
 from mbd.history.lineage import keep_record, refuse_uncounted, stated_charges
 from mbd.history.replay import read_history
+from mbd.log.check import take_up
+from mbd.log.memory import read_memory
 from mbd.params import Params
 from mbd.steps.step import reads, step_run
 from mbd.storage import open_private, open_store
@@ -72,8 +74,10 @@ def open_publisher(params: Params, url: str) -> Publisher:
     """Return what publishes to the store at `url`, with the log's key and the trust file of the parameters."""
     trust = read_trust(Path(params.certificate.trust))
     signer = load_signer(params.certificate.log_signer, trust)
-    age, private = params.certificate.checkpoint_age, Path(params.certificate.private)
-    return Publisher(open_store(url, params.store), params.store, signer, trust, age, private)
+    store = open_store(url, params.store)
+    if params.certificate.first_time and read_memory(trust).signed is None:
+        take_up(store, trust, max_age=params.certificate.checkpoint_age)
+    return Publisher(store, params.store, signer, trust, Path(params.certificate.private))
 
 
 def _keep_record(params: Params, store: str, deletion: Path, certificate: str) -> None:
@@ -96,7 +100,7 @@ def _check_budget(publisher: Publisher, envelope: bytes) -> None:
 
 
 def _refuse_unverified(verdict: Verdict, bundle: Path) -> None:
-    if verdict.authentic:
+    if verdict.genuine:
         return
     raise VerificationError(
         "the bundle does not verify, so it is not published: "

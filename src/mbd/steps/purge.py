@@ -20,8 +20,8 @@ from mbd.certificate.publish import announce
 from mbd.errors import MbdError, UsageError
 from mbd.files import write_file
 from mbd.formats.files import WEIGHTS
+from mbd.formats.layout import Receipt
 from mbd.formats.purge import PURGE, PurgeRecord, Target
-from mbd.formats.receipt import Receipt
 from mbd.formats.shredding import ShreddingFacts
 from mbd.formats.statement import DeletionStatement
 from mbd.history.history import History
@@ -82,14 +82,15 @@ class Done:
     """SHA-256 of the envelope of the published statement"""
     proof: Path
 
-    def refuse_incomplete(self) -> None:
-        """Raise an IncompletePurgeError if a copy is left, or a place could not be searched."""
-        if open_places := [place for place in self.record.places if not place.gone]:
-            raise IncompletePurgeError(
-                "the purge is not complete: a copy is left, or a place could not be searched",
-                value=", ".join(f"{place.kind} {place.where}" for place in open_places),
-                hint="see the obstacles listed for these places, remove them, and run the purge again",
-            )
+
+def refuse_incomplete(record: PurgeRecord) -> None:
+    """Raise an IncompletePurgeError if a copy is left, or a place could not be searched."""
+    if open_places := [place for place in record.places if not place.gone]:
+        raise IncompletePurgeError(
+            "the purge is not complete: a copy is left, or a place could not be searched",
+            value=", ".join(f"{place.kind} {place.where}" for place in open_places),
+            hint="see the obstacles listed for these places, remove them, and run the purge again",
+        )
 
 
 @reads("deletion")
@@ -122,7 +123,10 @@ def plan(
     whole = modalities if params.purge.features else ()
     purge_workspace = workspace(params, store, root=root, modalities=whole)
     before = store_tombstones(params, store)
-    targets = Targets(old_weights(certified.digest, certified.statement, deletion, Path(params.certificate.private)))
+    targets = Targets(
+        old_weights(certified.digest, certified.statement, deletion, Path(params.certificate.private)),
+        before.released.union(certified.statement.digests.values()),
+    )
     further = [
         *before.of(certified.digest),
         *begun(params, certified.digest),
@@ -131,13 +135,15 @@ def plan(
     sets = feature_sets(purge_workspace) if whole else []
     further += feature_files(certified.statement, opened, sets) if whole else []
     further += snapshots(purge_workspace, modalities)
-    further += _registered(read_history(opened, trust), certified)
+    history = read_history(opened, trust)
+    further += _registered(history, certified)
     for target in (*further, *(known for known in before if targets.by_sha256(known.sha256))):
         targets.add(target)
     for target in list(imported_from(purge_workspace, targets)):
         targets.add(target)
     _refuse_released(targets, before, certified.statement)
-    complete(targets, purge_workspace)
+    registered = {registration.weights for registration in history.registrations.values()}
+    complete(targets, purge_workspace, opened, certified.statement, registered)
     excepted = needed_by_others(targets, Targets(before), purge_workspace, sets, published_models(opened, trust, now()))
     targets = targets.without(needed.sha256 for needed in excepted)
     refs = purge_workspace.history.refs_naming(targets)
@@ -172,7 +178,7 @@ def run(params: Params, planned: PurgePlan, store: str, out: Path | None = None)
     publisher.complete()
     listed = begin(params, purged.certificate, purged.targets)
     update_list(params, purged.targets)
-    removal = remove_all(planned.places, purged.targets)
+    removal = remove_all(planned.places, purged.targets, archives=params.purge.archives)
     fresh = take_inventory(planned.places, purged.targets)
     record = purge_record(replace(purged, shredding=_destroyed_keys(planned)), removal, fresh, now())
     proof = _keep(record, Path(params.certificate.private))
@@ -188,7 +194,7 @@ def run(params: Params, planned: PurgePlan, store: str, out: Path | None = None)
 def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
     """Look for everything that has a tombstone in the store; bring the local list of them up to date."""
     tombstones = store_tombstones(params, store)
-    targets = Targets(tombstones)
+    targets = Targets(tombstones, tombstones.released)
     update_list(params, targets)
     places = workspace(params, store, root=root).places
     scanned = scan_all(places, targets, tombstones.problems)
@@ -207,7 +213,9 @@ def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
 
 def remove_resurrections(params: Params, store: str, *, root: Path | None = None) -> Scan:
     """Remove everything that has a tombstone in the store, and scan again."""
-    remove_all(workspace(params, store, root=root).places, Targets(store_tombstones(params, store)))
+    tombstones = store_tombstones(params, store)
+    targets = Targets(tombstones, tombstones.released)
+    remove_all(workspace(params, store, root=root).places, targets, archives=params.purge.archives)
     return scan(params, store, root=root)
 
 

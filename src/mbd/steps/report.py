@@ -2,71 +2,125 @@
 
     mbd report BUNDLE --out FILE.html|.md|.json      one page in one format
     mbd report BUNDLE --out DIR                      report.html, report.md, report.json
+    mbd report BUNDLE --store URL --out …            the same with its status: what `mbd verify` finds now
+    mbd report BUNDLE --pdf --out …                  as PDF, too, or FILE.pdf alone
+    mbd report BUNDLE --format card --out FILE.md    a section for the README of the model
     mbd report --store URL --out DIR                 index.* and certificates/SHA256.*, in all three formats
 
-A bundle is shown as it is: nothing is verified, and the page says so until its reader checks it. From a store only what
-verifies gets a page, together with what has been said about it since; the rest is listed as invalid. Pages are no part
-of a certificate. The same bundle, or the same content of a store, gives the same bytes; the index is of a day.
+Without a store nothing is verified, and the page says so until its reader checks it. From a store only what verifies
+gets a page, together with what has been said about it since; the rest is listed as invalid. Pages are no part of a
+certificate. The same bundle without a store gives the same bytes; a status is of the time that it names.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 
 from mbd.errors import DataError, UsageError
 from mbd.files import write_file
 from mbd.formats.files import CERTIFICATE, PROOF
-from mbd.formats.layout import CERTIFICATES
+from mbd.formats.layout import CERTIFICATES, certificate_name
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.statement import DeletionStatement
 from mbd.history.evidence import read_leakage
 from mbd.history.state import CertificateEntry
 from mbd.log.checkpoint import Inclusion
 from mbd.log.reader import Log
+from mbd.records import now
+from mbd.report.page.card import to_card
 from mbd.report.page.certificate import PageContext, certificate_page
-from mbd.report.page.content import Link, Page
+from mbd.report.page.content import Link, Page, Standing
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
+from mbd.report.page.pdf import Paper, print_pdf
 from mbd.steps.step import step_run
+from mbd.trust.envelope import Envelope
 from mbd.verifier.bundle import Bundle
+from mbd.verifier.verdict import Verdict
 
 NAME = "report"
-FORMATS: dict[str, Callable[[Page], str]] = {
+Renderer = Callable[[Page], str | bytes]
+FORMATS: dict[str, Renderer] = {
     ".html": to_html,
     ".md": to_markdown,
     ".json": lambda page: page.to_json(),
 }
 
 
-def of_bundle(bundle: Path, out: Path) -> Path:
-    """Write the page of a bundle to a file, or in all formats to a folder; return what to open."""
-    if bundle.name == CERTIFICATE:
-        bundle = bundle.parent
-    page = bundle_page(Bundle(bundle))
-    if out.suffix in FORMATS and not out.is_dir():
-        write_file(out, FORMATS[out.suffix](page))
+def of_bundle(bundle: Path, out: Path, verdict: Verdict | None = None, *, pdf: Paper | None = None) -> Path:
+    """Write the page of a bundle to a file, or in all formats to a folder; return what to open.
+
+    Args:
+        bundle: The folder of the bundle.
+        out: A file, whose ending is the format, or a folder.
+        verdict: What `mbd verify` found of the bundle just now, for the status.
+        pdf: Write it as PDF, too, for this paper.
+
+    """
+    bundle = bundle.parent if bundle.name == CERTIFICATE else bundle
+    page = bundle_page(Bundle(bundle), verdict)
+    formats = FORMATS if pdf is None else {**FORMATS, ".pdf": lambda shown: print_pdf(to_html(shown, pdf))}
+    if out.suffix in formats and not out.is_dir():
+        write_file(out, formats[out.suffix](page))
         return out
     if out.suffix and not out.is_dir():
-        raise UsageError("unknown format of a page", key="--out", value=out, hint="end it with .html, .md or .json")
+        raise UsageError("unknown format of a page", key="--out", value=out, hint=f"end it with {', '.join(formats)}")
     with step_run(NAME, out, {}, bundle=bundle) as step:
-        write_page(step.folder / "report", page)
+        write_page(step.folder / "report", page, formats)
         step.look_at = "report.html"
     return out / "report.html"
 
 
-def bundle_page(bundle: Bundle) -> Page:
-    """Return the page of a bundle; nothing is verified."""
+def card_of_bundle(bundle: Path, out: Path, verdict: Verdict | None = None) -> Path:
+    """Write the section of a model card about a bundle; return the file."""
+    found = Bundle(bundle.parent if bundle.name == CERTIFICATE else bundle)
+    write_file(out, to_card(_certificate_in(found), _context(found, verdict)))
+    return out
+
+
+def bundle_page(bundle: Bundle, verdict: Verdict | None = None) -> Page:
+    """Return the page of a bundle, which verifies nothing; `verdict`: what `mbd verify` found of it just now."""
+    return certificate_page(_certificate_in(bundle), _context(bundle, verdict))
+
+
+def _certificate_in(bundle: Bundle) -> DeletionStatement:
     statement = bundle.statement
     if not isinstance(statement, DeletionStatement):
         raise DataError("this is not a certificate, but a statement about one", file=bundle.file(CERTIFICATE))
+    return statement
+
+
+def _context(bundle: Bundle, verdict: Verdict | None) -> PageContext:
+    """Return what the files of a bundle and a verdict on it add to its statement."""
     file = bundle.file(PROOF)
     inclusion = _inclusion(file.read_bytes(), str(file)) if file.is_file() else None
     leakage = bundle.file(LEAKAGE)
     known = LeakageRecord.read(leakage, "leakage record") if leakage.is_file() else None
-    return certificate_page(statement, PageContext(bundle.digest, inclusion, known))
+    asked = verdict.store if verdict else None
+    reason = verdict.problems[0].reason if verdict and verdict.problems else ""
+    return PageContext(
+        digest=bundle.digest,
+        inclusion=inclusion,
+        leakage=known,
+        reaudit_by=datetime.fromisoformat(verdict.claims["reaudit_by"]) if verdict and verdict.claims else None,
+        keys=_keys(bundle.envelope),
+        standing=Standing(verdict=verdict.decision, reason=reason, asked=now()) if verdict and asked else None,
+        url=f"{asked}/{CERTIFICATES}/{bundle.digest}" if asked else None,
+    )
+
+
+def _keys(envelope: bytes) -> tuple[str, ...]:
+    return tuple(signature.keyid for signature in Envelope.parse(envelope).signatures)
 
 
 def store_page(
-    log: Log, url: str, entry: CertificateEntry, answered: tuple[str, ...] = (), *, back: str = "../index.html"
+    log: Log,
+    url: str,
+    entry: CertificateEntry,
+    at: datetime,
+    answered: tuple[str, ...] = (),
+    *,
+    back: str = "../index.html",
 ) -> Page:
     """Return the page of a verified certificate.
 
@@ -74,6 +128,7 @@ def store_page(
         log: The log that it was read from; its proof of inclusion is made from it, not taken from the store.
         url: The store's URL, as readers of the page know it.
         entry: The certificate.
+        at: When the log was read.
         answered: Ids of the requests that it answers.
         back: Address of the list of certificates.
 
@@ -86,7 +141,13 @@ def store_page(
         inclusion=log.inclusion(entry.facts.index, bytes.fromhex(entry.digest)),
         leakage=read_leakage(log.store, entry.statement),
         about=entry.about,
-        status=entry.undated,
+        reaudit_by=entry.status.reaudit_by,
+        keys=_keys(log.store.read(certificate_name(entry.digest), sha256=entry.digest)),
+        standing=Standing(
+            verdict=entry.status.decision,
+            reason="" if entry.status.decision == "verified" else entry.status.reason,
+            asked=at,
+        ),
         answered=answered,
         url=f"{url}/{CERTIFICATES}/{entry.digest}",
         back=Link(text="All certificates", href=back),
@@ -99,7 +160,7 @@ def _inclusion(proof: bytes, name: str) -> Inclusion:
     return Inclusion.from_bytes(proof, "proof of inclusion", file=name, hint=hint)
 
 
-def write_page(place: Path, page: Page) -> None:
+def write_page(place: Path, page: Page, formats: Mapping[str, Renderer] | None = None) -> None:
     """Write a page in all formats; `place` lacks the ending."""
-    for ending, show in FORMATS.items():
+    for ending, show in (formats or FORMATS).items():
         write_file(place.with_name(place.name + ending), show(page))

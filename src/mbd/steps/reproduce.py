@@ -9,14 +9,12 @@ from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.model import ModelRecord
 from mbd.model.compatible import open_for, refuse_other_data
 from mbd.params import Params
-from mbd.params.reader import ReaderParams
+from mbd.params.tree import ReaderParams
 from mbd.registry import BACKBONES
 from mbd.tensors import save_tensors
-from mbd.training.trained import recorded_params, training_is_recorded
+from mbd.training.trained import recorded_params
 from mbd.verifier.checks import digest_name
-from mbd.verifier.verdict import Check, Verdict, failed, not_checkable, passed
-
-REPRODUCTION = "reproduction"
+from mbd.verifier.verdict import REPRODUCTION, Check, Verdict, failed, not_checkable, passed
 
 
 def check_reproduction(
@@ -35,9 +33,9 @@ def check_reproduction(
         return not_checkable(REPRODUCTION, error.problem, required=True)
     wanted = verdict.claims["weights"]
     if digest != wanted:
-        return failed(REPRODUCTION, f"training without it gives sha256 {digest}, certified is {wanted}", required=True)
+        return failed(REPRODUCTION, f"training without it gives sha256 {digest}, certified is {wanted}")
     names = ", ".join(verdict.claims["modalities"])
-    return passed(REPRODUCTION, f"training without {names} gives the certified weights, bit for bit", required=True)
+    return passed(REPRODUCTION, f"training without {names} gives the certified weights, bit for bit")
 
 
 def _trained_again(record: ModelRecord, params: Params, features: Path) -> str:
@@ -47,7 +45,7 @@ def _trained_again(record: ModelRecord, params: Params, features: Path) -> str:
         MbdError: The data is not what the model was made from, or what trains the model is not here.
 
     """
-    if not training_is_recorded(record):
+    if not record.training_is_recorded:
         raise DataError(f"with which settings the {record.backbone} model was trained is not part of its certificate")
     try:
         data = open_for(record, features)

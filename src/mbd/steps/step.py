@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from pydantic import BaseModel
 
 from mbd import __version__, tombstones
+from mbd.errors import DataError, extras_named
 from mbd.files import (
     STEP_FILE,
     canonical_digest,
@@ -45,7 +46,7 @@ from mbd.files import (
 
 if TYPE_CHECKING:
     from mbd.params import Params
-    from mbd.params.reader import ReaderParams
+    from mbd.params.tree import ReaderParams
 
 # what is imported inside functions here is loaded only where it is used: commands have to start fast
 OBSERVERS: ContextVar[tuple[Callable[[Path], object], ...]] = ContextVar("observers", default=())
@@ -111,7 +112,7 @@ def step_context(
         from mbd.shredding.private_folder import remove_abandoned  # noqa: PLC0415
 
         remove_abandoned(params.shredding.temporary)
-    with tombstones.used(partial(_tombstones, params)), _metrics(command, params), ExitStack() as stack:
+    with extras_named(), tombstones.used(partial(_tombstones, params)), _metrics(command, params), ExitStack() as stack:
         context = StepContext(params, verify, stack, warn)
         token = _CURRENT.set(context)
         try:
@@ -181,6 +182,8 @@ class StepRun:
 
     def read(self, name: str, path: Path) -> None:
         """Record an input file or folder with its digest."""
+        if not path.exists():
+            raise DataError("there is no such file or folder", file=path, key=f"--{name}", hint="correct its path")
         files = file_digests(path) if path.is_dir() else {path.name: sha256_file(path)}
         tombstones.refuse(files.values(), path, "use what was made after the modality was revoked")
         digest = canonical_digest(files) if path.is_dir() else files[path.name]

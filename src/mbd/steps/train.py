@@ -23,7 +23,7 @@ from statistics import mean, stdev
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mbd.errors import MbdError, MissingExtraError, UsageError
+from mbd.errors import MbdError, UsageError
 from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, canonical_digest, to_json, write_file
@@ -240,10 +240,8 @@ def write_history(folder: Path, history: Sequence[Row]) -> None:
 
 
 def _write_live(folder: Path, history: Sequence[Row]) -> None:
-    try:
-        from dvclive import Live  # noqa: PLC0415 -- brings DVC along, which nothing else here needs
-    except ImportError as error:
-        raise MissingExtraError("the log of a training", "train", "dvclive") from error
+    from dvclive import Live  # noqa: PLC0415 -- brings DVC along, which nothing else here needs
+
     try:
         opened = Live(dir=str(folder), save_dvc_exp=False, dvcyaml=None, report=None)
     except Exception as error:  # dvclive lets errors of git through, such as that of a repository without commits

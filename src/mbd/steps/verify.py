@@ -5,6 +5,7 @@
     s3://…/certificates/SHA256                this certificate
     s3://…/latest/MODEL/MODALITY              the latest one for a model and a modality, by the log
     file://, https://                         likewise
+    https://HOST/console/certificates/SHA256  the same as https://HOST/store/certificates/SHA256, as browsers show it
 
 From a store everything is fetched that the certificate is about, and its log is read for whether the certificate is in
 force. For a folder the caller names the store to ask, or asks none (`offline`). The store that a receipt in the folder
@@ -23,20 +24,25 @@ from mbd.formats.files import CERTIFICATE
 from mbd.formats.layout import latest_name
 from mbd.steps.step import reads
 from mbd.storage import open_existing
-from mbd.storage.store import NotThereError, Store
+from mbd.storage.store import NotThereError, Store, StoreError
 from mbd.trust.trust_file import Trust, find_trust, read_trust
 from mbd.urls import without_credentials
 from mbd.verifier.reader import NO_TRUST
-from mbd.verifier.verdict import Verdict
+from mbd.verifier.verdict import Check, Verdict, decide, failed, not_checkable
 
 if TYPE_CHECKING:
     from mbd.params import Params
-    from mbd.params.reader import ReaderParams
+    from mbd.params.tree import ReaderParams
 
 _PLACE = re.compile(
     r"(?P<store>.+?)(?:/certificates/(?P<digest>[0-9a-f]{64})(?:/certificate\.json)?|/latest/(?P<latest>[^/]+/[^/]+))?/?"
 )
-_SHOWN = 5
+_PAGE = re.compile(
+    r"(?P<site>https?://[^?#]+?)/(?:console/certificates/|certificates/(?=[0-9a-f]{64}/page))(?P<digest>[0-9a-f]{64})(?:/page)?/?(?:[?#].*)?"
+)
+"""what a browser shows for a certificate in the console of `mbd serve`, whose store is beside it"""
+_LISTED = 5
+STORE = "certificate in the store"
 
 
 @reads("model", data="features")
@@ -57,9 +63,9 @@ def run(
         source: A bundle's folder, or the URL of a store or of a certificate in it.
         model: Model folder to compare with the certificate.
         trust: Trust file; by default where :func:`~mbd.trust.trust_file.find_trust` finds one. Without any, the
-            decision is `failed`.
+            decision is at best `not verified`.
         store: URL of the store that says whether the certificate in a folder is in force.
-        offline: Ask no store; the decision is at most `authentic`.
+        offline: Ask no store; the decision is at best `not verified`.
         features: FeatureSet folder: train again, and compare bits.
 
     Raises:
@@ -68,16 +74,36 @@ def run(
     file = find_trust(trust)
     trusted = read_trust(file) if file else None
     with tempfile.TemporaryDirectory() as folder:
-        if "://" in source:
-            given = _in_store(params, source, model, Path(folder), trusted, named=store is not None or offline)
+        try:
+            if "://" in source:
+                given = _in_store(params, source, model, Path(folder), trusted, named=store is not None or offline)
+            else:
+                given = _in_folder(params, Path(source), model, store, offline=offline)
+            verdict = verify_bundle(given, trusted, max_age=params.certificate.checkpoint_age)
+        except StoreError as error:
+            verdict = _unread(source, trusted, not_checkable(STORE, error.problem, required=True))
+        except VerificationError as error:
+            verdict = _unread(source, trusted, failed(STORE, error.problem))
         else:
-            given = _in_folder(params, Path(source), model, store, offline=offline)
-        verdict = verify_bundle(given, trusted, max_age=params.certificate.checkpoint_age)
-        if features is not None:
-            from mbd.steps.reproduce import check_reproduction  # noqa: PLC0415 -- only this trains
+            if features is not None:
+                from mbd.steps.reproduce import check_reproduction  # noqa: PLC0415 -- only this trains
 
-            verdict = verdict.with_check(check_reproduction(params, given, verdict, features))
+                verdict = verdict.with_check(check_reproduction(params, given, verdict, features))
     return verdict.model_copy(update={"trust_file": str(file.absolute()) if file else None})
+
+
+def _unread(source: str, trust: Trust | None, check: Check) -> Verdict:
+    """Return the verdict on a certificate that could not be read from a store."""
+    return Verdict(
+        source=without_credentials(source),
+        decision=decide([check]),
+        certificate=None,
+        claims={},
+        model=None,
+        store=without_credentials(source),
+        trust=trust.digest if trust else None,
+        checks=(check,),
+    )
 
 
 def _in_folder(
@@ -96,6 +122,8 @@ def _in_folder(
 def _in_store(
     params: "Params | ReaderParams", source: str, model: Path | None, folder: Path, trust: Trust | None, *, named: bool
 ) -> VerificationInput:
+    if shown := _PAGE.fullmatch(source):
+        source = f"{shown['site']}/store/certificates/{shown['digest']}"
     match = _PLACE.fullmatch(source)
     if match is None:
         raise UsageError("this is not the location of a certificate", value=without_credentials(source))
@@ -116,10 +144,13 @@ def _latest(store: Store, trust: Trust | None, named: str | None) -> str:
     Pointers of the store are not asked: somebody without a key could let them name the certificate of another model.
     """
     if trust is None:
-        raise VerificationError(f"which certificate is the latest cannot be known: {NO_TRUST}", file=store.url)
+        raise StoreError(f"which certificate is the latest cannot be known: {NO_TRUST}", file=store.url)
     from mbd.history.replay import read_history  # noqa: PLC0415 -- who names a folder reads no log
 
-    certificates = read_history(store, trust).certificates.values()
+    try:
+        certificates = read_history(store, trust).certificates.values()
+    except VerificationError as error:
+        raise StoreError(f"which certificate is the latest cannot be known: {error.problem}", file=store.url) from error
     pointers = {latest_name(c.model, modality): c.digest for c in certificates for modality in c.modalities}
     if not pointers:
         raise NotThereError(
@@ -132,13 +163,13 @@ def _latest(store: Store, trust: Trust | None, named: str | None) -> str:
                 "the log has no certificate for this model and modality",
                 file=store.url,
                 value=name,
-                hint=f"it has {', '.join(list(pointers)[:_SHOWN])}",
+                hint=f"it has {', '.join(list(pointers)[:_LISTED])}",
             )
         return pointers[name]
     if len(set(pointers.values())) > 1:
         raise UsageError(
             f"the store holds {len(set(pointers.values()))} certificates",
-            value=", ".join(list(pointers)[:_SHOWN]),
+            value=", ".join(list(pointers)[:_LISTED]),
             hint=f"say which one: {store.url}/{next(iter(pointers))}",
         )
     return next(iter(pointers.values()))

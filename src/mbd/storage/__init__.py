@@ -73,6 +73,6 @@ def lock_for(store: Store, settings: "StoreSettings", now: datetime) -> Lock | N
     return Lock(settings.lock_mode, now + timedelta(days=settings.lock_days))
 
 
-HTTP = StoreScheme(lazy("mbd.storage.http:HttpStore", "a store over HTTPS", "data"))
-FILE = StoreScheme(lambda url, _: lazy("mbd.storage.folder:FolderStore", "a folder", "data")(folder_of(url)))
-S3 = StoreScheme(lazy("mbd.storage.s3:S3Store", "an S3 store", "data"))
+HTTP = StoreScheme(lazy("mbd.storage.http:HttpStore"))
+FILE = StoreScheme(lambda url, _: lazy("mbd.storage.folder:FolderStore")(folder_of(url)))
+S3 = StoreScheme(lazy("mbd.storage.s3:S3Store"))

@@ -284,7 +284,7 @@ class FolderStore:
             except FileNotFoundError:
                 return None
 
-    def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """See :meth:`mbd.storage.store.Store.list`."""
         base = prefix[: prefix.rfind("/") + 1]
         parts = tuple(base.split("/")[:-1])
@@ -294,7 +294,7 @@ class FolderStore:
                 suppress(FileNotFoundError, NotADirectoryError),
                 self._tree.folder(parts) as folder,
             ):
-                yield from self._below(folder, base, prefix, after)
+                yield from self._below(folder, base, prefix)
 
     def versions(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the objects: a folder has no versions."""
@@ -330,7 +330,7 @@ class FolderStore:
             for left in self.unfinished():
                 self.abort(left)
 
-    def _below(self, folder: int, base: str, prefix: str, after: str) -> Iterator[StoredObject]:
+    def _below(self, folder: int, base: str, prefix: str) -> Iterator[StoredObject]:
         # A folder sorts like the prefix of its objects: `a-b` < `a/b` < `a0`.
         with os.scandir(folder) as entries:
             listed = [entry for entry in entries if _may_be_part(entry.name)]
@@ -340,11 +340,11 @@ class FolderStore:
             whole = base + name
             try:
                 if not name.endswith("/"):
-                    if whole.startswith(prefix) and whole > after:
+                    if whole.startswith(prefix):
                         yield _stored(whole, os.stat(name, dir_fd=folder, follow_symlinks=False), "")
-                elif whole.startswith(prefix[: len(whole)]) and (whole > after or after.startswith(whole)):
+                elif whole.startswith(prefix[: len(whole)]):
                     with self._tree.within(folder, name[:-1]) as below:
-                        yield from self._below(below, whole, prefix, after)
+                        yield from self._below(below, whole, prefix)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # it was removed in the meantime
 

@@ -41,6 +41,8 @@ _PORTS = {"http": 80, "https": 443}
 _ABSENT = {404, 410}
 _AGAIN = {408, 429, 500, 502, 503, 504}
 _FIRST_PAUSE = 0.2
+_SLOW_SECONDS, _SLOWEST = 60.0, 1 << 14
+"""an answer may take so long, and more if it has so many bytes in each second"""
 
 
 class HttpStore:
@@ -63,7 +65,7 @@ class HttpStore:
         """See :meth:`mbd.storage.store.Store.read_tagged`."""
         check_name(name)
         with self._answer(name) as response:
-            content = response.read(LARGEST_IN_MEMORY + 1)
+            content = b"".join(_chunks(response, LARGEST_IN_MEMORY + 1))
         check_size(len(content), self.url, name)
         return content, hashlib.sha256(content).hexdigest()
 
@@ -97,7 +99,7 @@ class HttpStore:
         except NotThereError:
             return None
 
-    def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """Refuse: a web server does not list objects."""
         raise StoreError(
             "a store that is read over HTTP cannot be listed",
@@ -232,6 +234,13 @@ def _modified(response: http.client.HTTPResponse) -> datetime | None:
         return None
 
 
-def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    while chunk := response.read(CHUNK):
+def _chunks(response: http.client.HTTPResponse, most: int | None = None) -> Iterator[bytes]:
+    """Yield a body, up to so many bytes; a StoreError if it comes so slowly that it would hardly end."""
+    start, size = time.monotonic(), 0
+    while chunk := response.read1(CHUNK if most is None else min(CHUNK, most - size)):
+        size += len(chunk)
+        if time.monotonic() - start > _SLOW_SECONDS + size / _SLOWEST:
+            raise StoreError("the server sends too slowly", hint="try again later, or read another copy of the store")
         yield chunk
+    if response.length and (most is None or size < most):
+        raise http.client.IncompleteRead(b"", response.length)

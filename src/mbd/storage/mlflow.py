@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
+from mbd.errors import DataError, MbdError, UsageError, extras_named
 from mbd.files import sha256_file
 from mbd.params.operations import MlflowSettings
 from mbd.urls import without_credentials
@@ -226,10 +226,8 @@ def _named(model: str | None) -> str:
 def _imported() -> Any:  # noqa: ANN401 -- the package
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    try:
+    with extras_named():
         import mlflow  # noqa: PLC0415 -- takes seconds
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("an MLflow registry", "mlflow", error.name or "mlflow") from error
     return mlflow
 
 

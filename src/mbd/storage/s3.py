@@ -137,10 +137,9 @@ class S3Store:
             _ = self._versioning  # raises if the bucket is missing, which a HEAD does not tell from an object
         return state.stored(name) if state else None
 
-    def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """See :meth:`mbd.storage.store.Store.list`."""
-        start = {"StartAfter": self._prefix + after} if after else {}
-        for page in self._pages("list_objects_v2", prefix, **start):
+        for page in self._pages("list_objects_v2", prefix):
             for entry in page.get("Contents", []):
                 name = entry["Key"].removeprefix(self._prefix)
                 if not name.startswith("."):
@@ -230,10 +229,10 @@ class S3Store:
         with store_errors(self.url, name):
             yield from download
 
-    def _pages(self, operation: str, prefix: str, **options: str) -> Iterator[dict[str, Any]]:
+    def _pages(self, operation: str, prefix: str) -> Iterator[dict[str, Any]]:
         with store_errors(self.url, prefix):
             pages = self._bucket.client.get_paginator(operation)
-            yield from pages.paginate(Bucket=self._bucket.name, Prefix=self._prefix + prefix, **options)
+            yield from pages.paginate(Bucket=self._bucket.name, Prefix=self._prefix + prefix)
 
     def _check_writable(self) -> None:
         if self._writable:

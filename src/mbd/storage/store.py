@@ -126,8 +126,8 @@ class Store(Protocol):
     def stat(self, name: str) -> StoredObject | None:
         """Return an object without its content, or None if it does not exist."""
 
-    def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
-        """Yield the objects whose names start with `prefix` and sort after `after`, in order of their UTF-8 bytes."""
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield the objects whose names start with `prefix`, in order of their UTF-8 bytes."""
 
     def versions(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield every version of the objects below `prefix`, including delete markers (size 0, tag "")."""

@@ -9,13 +9,11 @@ import atexit
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,14 +46,6 @@ class ProcessGroup:
         dist.all_reduce(flat)
         for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
             gradient.copy_(part.view_as(gradient))
-
-    def gather_objects(self, value: T) -> list[T]:
-        """Return what each process gives, in their order; anything that can be pickled."""
-        if self.size == 1:
-            return [value]
-        values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
-        return values
 
     def smallest(self, number: int, device: torch.device) -> int:
         """Return the smallest of the numbers that the processes give."""

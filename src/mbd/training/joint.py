@@ -32,12 +32,11 @@ from mbd.training.data import RawRows, TrainingRows, initial_scaling, rows_with_
 from mbd.training.distributed import ProcessGroup, join_group
 from mbd.training.draws import initial_weights, steps_of_epoch
 from mbd.training.linear import linear_map
-from mbd.training.loop import TrainingRun, as_tensors, finetuning, mean_of_terms
+from mbd.training.loop import Snapshots, TrainingRun, as_tensors, finetuning, mean_of_terms
 from mbd.training.objective import TERMS, forward, objective
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
-from mbd.training.resume import Snapshots
-from mbd.training.trained import Trained, data_record, recorded_params, recorded_training
+from mbd.training.trained import Trained, model_record, recorded_params, recorded_training
 
 
 def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool) -> Trained:
@@ -49,19 +48,9 @@ def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress
         run.start(snapshots)
         run.finish(snapshots, progress)
         tensors = run.state.best
-    manifest, own = feature_set.manifest, params.model.joint.model_dump()
-    record = ModelRecord(
-        backbone="joint",
-        spec=JointSpec(**own, training=recorded_training(params.training)).model_dump(mode="json"),
-        task=manifest.task,
-        classes=manifest.classes,
-        label_range=manifest.label_range,
-        modalities=feature_set.modalities,
-        seed=str(params.training.seed),
-        data=data_record(feature_set),
-        tensors=provenance(tensors, feature_set.modalities),
-        sha256="",
-    )
+    spec = JointSpec(**params.model.joint.model_dump(), training=recorded_training(params.training))
+    seen = provenance(tensors, feature_set.modalities)
+    record = model_record(feature_set, "joint", spec.model_dump(mode="json"), params.training.seed, seen)
     return Trained(record, tensors, run.state.history)
 
 

@@ -27,11 +27,10 @@ from mbd.tensors import Array
 from mbd.training.data import RawRows, rows_with_something
 from mbd.training.distributed import ProcessGroup, join_group
 from mbd.training.draws import order_of_epoch, shown_in_epoch
-from mbd.training.loop import TrainingRun, finetuning, mean_of_terms
+from mbd.training.loop import Snapshots, TrainingRun, finetuning, mean_of_terms
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
-from mbd.training.resume import Snapshots
-from mbd.training.trained import Trained, data_record, recorded_training
+from mbd.training.trained import Trained, model_record, recorded_training
 
 TERMS = ("total", "task")
 
@@ -46,7 +45,9 @@ def train_module(feature_set: FeatureSet, params: Params, *, work: Path, progres
         run.finish(snapshots, progress)
         tensors = zero_dead(architecture, run.state.best, fixed) if fixed else run.state.best
         spec = spec_of(architecture, recorded_training(params.training))
-        return Trained(_record(architecture, spec, tensors, feature_set, params), tensors, run.state.history)
+        seen = provenance(architecture, tensors, feature_set.modalities)
+        record = model_record(feature_set, params.model.backbone, spec, params.training.seed, seen)
+        return Trained(record, tensors, run.state.history)
 
 
 def import_weights(
@@ -69,7 +70,9 @@ def import_weights(
         built = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
         load_state(module, fit(built), architecture.name)
         tensors = to_tensor_dict(module)
-        record = _record(architecture, spec_of(architecture, {}), tensors, feature_set, params)
+        seen = provenance(architecture, tensors, feature_set.modalities)
+        spec = spec_of(architecture, {})
+        record = model_record(feature_set, params.model.backbone, spec, params.training.seed, seen)
         return Trained(record, tensors, [])
 
 
@@ -85,28 +88,6 @@ def _architecture(feature_set: FeatureSet, params: Params) -> tuple[Architecture
     for modality in manifest.modalities:
         refuse_unsuitable(architecture, module, modality)
     return architecture, [m for m in gone if m in architecture.modalities]
-
-
-def _record(
-    architecture: Architecture,
-    spec: dict[str, object],
-    tensors: Mapping[str, Array],
-    feature_set: FeatureSet,
-    params: Params,
-) -> ModelRecord:
-    manifest = feature_set.manifest
-    return ModelRecord(
-        backbone=params.model.backbone,
-        spec=spec,
-        task=manifest.task,
-        classes=manifest.classes,
-        label_range=manifest.label_range,
-        modalities=feature_set.modalities,
-        seed=str(params.training.seed),
-        data=data_record(feature_set),
-        tensors=provenance(architecture, tensors, manifest.modalities),
-        sha256="",
-    )
 
 
 def finetune(

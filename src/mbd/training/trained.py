@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mbd.features.contract import FeatureSet
-from mbd.formats.model import DataRecord, ModelRecord
+from mbd.formats.model import DataRecord, ModelRecord, TensorRecord
 from mbd.params import Params
 from mbd.params.learning import ModelSettings, TrainingSettings
 from mbd.registry import BACKBONES
@@ -14,11 +14,6 @@ from mbd.tensors import Array
 
 HISTORY = "history.csv"
 """in a model folder: how the training went, a line for each epoch or module"""
-
-
-def training_is_recorded(record: ModelRecord) -> bool:
-    """Whether the record holds all settings that the bytes of the model depend on."""
-    return BACKBONES.get(record.backbone).recorded(record.spec).complete
 
 
 def recorded_training(training: TrainingSettings) -> dict[str, Any]:
@@ -44,6 +39,25 @@ class Trained:
     record: ModelRecord
     tensors: Mapping[str, Array]
     history: Sequence[Mapping[str, float | str]]
+
+
+def model_record(
+    feature_set: FeatureSet, backbone: str, spec: dict[str, Any], seed: int, tensors: Mapping[str, TensorRecord]
+) -> ModelRecord:
+    """Return the record of a model that was trained on the modalities of `feature_set`."""
+    manifest = feature_set.manifest
+    return ModelRecord(
+        backbone=backbone,
+        spec=spec,
+        task=manifest.task,
+        classes=manifest.classes,
+        label_range=manifest.label_range,
+        modalities=feature_set.modalities,
+        seed=str(seed),
+        data=data_record(feature_set),
+        tensors=dict(tensors),
+        sha256="",
+    )
 
 
 def data_record(feature_set: FeatureSet) -> DataRecord:

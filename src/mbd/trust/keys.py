@@ -40,10 +40,10 @@ from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signer,
 from mbd.errors import MbdError, UsageError
 from mbd.files import locked, write_file
 from mbd.formats.statement import AnyStatement, to_payload
-from mbd.params.certificate import CertificateSettings
+from mbd.params.operations import CertificateSettings
 from mbd.records import invalid, now
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
-from mbd.trust.lineage_key import LINEAGE_KEY, new_lineage_key
+from mbd.trust.lineage_key import new_lineage_key
 from mbd.trust.public_keys import key_id, public_pem
 from mbd.trust.trust_file import KeyRevocation, Purpose, Trust, TrustedKey, read_trust, signs, trusted_key, write_trust
 
@@ -315,7 +315,7 @@ def _editing(folder: Path) -> Iterator[None]:
     """Be alone in the folder; what a killed predecessor has left half-written is removed."""
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=True):
-        for pattern in (".*.pem.*.partial", ".*.pub.partial.*", f".{TRUST}.partial.*", f".{LINEAGE_KEY}.partial.*"):
+        for pattern in (".*.pem.*.partial", ".*.pub.partial.*", ".*.key.partial.*", f".{TRUST}.partial.*"):
             for left in folder.glob(pattern):
                 left.unlink()
         yield

@@ -1,9 +1,10 @@
-"""The lineage key: the secret under which certificates name their lineage, and persons and records are encrypted."""
+"""The lineage key: certificates name their lineage under it, and persons, records and requests are protected by it."""
 
 import hashlib
 import hmac
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mbd.errors import UsageError
 from mbd.files import write_file
-from mbd.params.certificate import CertificateSettings
+from mbd.params.operations import CertificateSettings
 from mbd.trust.commitments import SALT_BYTES, keyed
 
-LINEAGE_KEY = "lineage.key"
+LINEAGE_KEY, REQUEST_KEY = "lineage.key", "request.key"
 _TAG = b"missing-by-design/lineage-key/v1\0"
 _SEALING_TAG = b"missing-by-design/sealed-record/v1"
+_REQUEST_TAG = b"missing-by-design/request/v1\0"
 _NONCE = 12
 
 
@@ -56,20 +58,55 @@ class LineageKey:
         """Return the pseudonym of a person: the same for the same person, and nothing without the key."""
         return keyed(self.secret, "subject", value).commitment
 
+    @property
+    def requests(self) -> "RequestKey":
+        """The key of requests: it opens nothing that the lineage key protects."""
+        return RequestKey(hmac.digest(self.secret, _REQUEST_TAG, "sha256"))
+
     def data(self, sha256: str) -> str:
         """Return the commitment to the digest of a model's data."""
         return keyed(self.secret, "data", sha256).commitment
 
 
+@dataclass(frozen=True)
+class RequestKey:
+    """The secret under which requests are entered and changed: it follows from the lineage key, and not the reverse."""
+
+    secret: bytes
+
+    def mac(self, request: bytes) -> str:
+        """Return the MAC of a request."""
+        return hmac.digest(self.secret, request, "sha256").hex()
+
+    def is_mac(self, mac: str | None, request: bytes) -> bool:
+        """Return whether this is the MAC of a request."""
+        return hmac.compare_digest(self.mac(request), mac or "")
+
+
 def new_lineage_key(folder: Path) -> None:
-    """Make the lineage key in a folder of keys, unless there is one."""
-    if not (folder / LINEAGE_KEY).exists():
-        write_file(folder / LINEAGE_KEY, f"{secrets.token_hex(SALT_BYTES)}\n", mode=0o600)
+    """Make the lineage key and the key of requests in a folder of keys, unless they are there."""
+    file = folder / LINEAGE_KEY
+    if not file.exists():
+        write_file(file, f"{secrets.token_hex(SALT_BYTES)}\n", mode=0o600)
+    if not (folder / REQUEST_KEY).exists():
+        write_file(folder / REQUEST_KEY, f"{LineageKey(_read(file)).requests.secret.hex()}\n", mode=0o600)
 
 
 def read_lineage_key(settings: CertificateSettings) -> LineageKey:
     """Return the key in `certificate.lineage_key`; by default, `lineage.key` beside the first signing key in a file."""
-    file = _file(settings)
+    return LineageKey(_read(_file(settings)))
+
+
+def find_request_key(settings: CertificateSettings) -> RequestKey | None:
+    """Return the key of requests: from the lineage key, or else `request.key` in its place; None: neither is there."""
+    with suppress(UsageError):
+        return read_lineage_key(settings).requests
+    with suppress(UsageError):
+        return RequestKey(_read(_file(settings).with_name(REQUEST_KEY)))
+    return None
+
+
+def _read(file: Path) -> bytes:
     hint = "restore it from its backup; `mbd keys new --if-none` makes one where none ever was"
     try:
         with file.open("rb") as stream:
@@ -83,7 +120,7 @@ def read_lineage_key(settings: CertificateSettings) -> LineageKey:
         raise UsageError("this is not a lineage key", file=file, hint=hint)
     if mode & 0o077 and not mounted:
         raise UsageError("other users can read the lineage key", file=file, hint=f"chmod 600 {file}")
-    return LineageKey(secret)
+    return secret
 
 
 def _file(settings: CertificateSettings) -> Path:

@@ -32,6 +32,7 @@ from pydantic import Field, model_validator
 
 from mbd.errors import DataError, UsageError
 from mbd.files import canonical_digest, to_json, write_file
+from mbd.names import Line
 from mbd.records import Record, Time, now
 from mbd.trust.public_keys import key_id, normal_pem, raw_ed25519, schemes_of
 
@@ -55,7 +56,7 @@ class KeyRevocation(Record):
     """A key is not to be trusted any more."""
 
     at: Time
-    reason: str
+    reason: Line
     log_size: Annotated[int, Field(ge=0)] | None
     """entries of the log from this one on came after the revocation; null: judge by the log's time"""
 

@@ -5,7 +5,7 @@
     Δ          = 2C                                          any two vectors of norm at most C
     Σρ         = ρ before + ρ,   ε(Σρ, δ)                    what the lineage has spent, within its limit
 
-An exact deletion claims ε = δ = 0 and has no noise; an empirical one claims neither.
+An exact deletion claims ε = δ = 0 and has no noise; where nothing is proven, neither is claimed.
 """
 
 import math
@@ -26,7 +26,7 @@ def budget_check(guarantee: Guarantee, budget: Budget | None, noise: Noise | Non
     elif guarantee.kind == "exact":
         wrong = _exact(guarantee, noise)
     else:
-        wrong = _empirical(guarantee, budget)
+        wrong = _unproven(guarantee, budget)
     if wrong:
         return failed(BUDGET, wrong)
     if budget:
@@ -38,10 +38,10 @@ def budget_check(guarantee: Guarantee, budget: Budget | None, noise: Noise | Non
     return passed(BUDGET, "ε = 0 and no noise" if guarantee.kind == "exact" else "no ε is claimed, and none is proven")
 
 
-def _empirical(guarantee: Guarantee, budget: Budget | None) -> str | None:
+def _unproven(guarantee: Guarantee, budget: Budget | None) -> str | None:
     if guarantee.epsilon is not None or guarantee.delta is not None:
-        return "an empirical deletion proves no ε, and the certificate states one"
-    return "an empirical deletion spends no budget, and the certificate states one" if budget else None
+        return f"an {guarantee.kind} deletion proves no ε, and the certificate states one"
+    return f"an {guarantee.kind} deletion spends no budget, and the certificate states one" if budget else None
 
 
 def _exact(guarantee: Guarantee, noise: Noise | None) -> str | None:

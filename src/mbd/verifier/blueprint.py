@@ -6,8 +6,15 @@ would believe whatever that code does. A model whose tensors are exactly these h
 
 from collections.abc import Callable, Iterator, Mapping
 
-from mbd.formats.lattice import landmarks_name, module_tensors, projection_name, tensor_name
-from mbd.formats.model import JointSpec, LatticeSpec, ModelRecord
+from mbd.formats.model import (
+    JointSpec,
+    LatticeSpec,
+    ModelRecord,
+    landmarks_name,
+    module_tensors,
+    projection_name,
+    tensor_name,
+)
 from mbd.names import dotless
 
 Shape = tuple[int, ...]

@@ -72,8 +72,10 @@ class VerificationInput:
     proof: bytes | None
     files: Mapping[str, tuple[Path, ...]]
     """every copy of each file that the certificate is about"""
-    broken: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
     """files that should be there and are not, with the reason"""
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """files of which a store has other content, with the reason"""
     store: Store | None = None
     """the store that it was published in, if that can be asked"""
     model: Path | None = None
@@ -90,15 +92,15 @@ def from_folder(bundle: Path, model: Path | None = None, store: Store | None = N
     envelope = Bundle(bundle).envelope
     subjects = [name for name in SUBJECTS if name != WEIGHTS]
     files = {name: [bundle / name] for name in subjects if (bundle / name).is_file()}
-    broken = {name: "the bundle lacks it" for name in subjects if name not in files}
-    _add_model(files, broken, model)
+    missing = {name: "the bundle lacks it" for name in subjects if name not in files}
+    _add_model(files, missing, model)
     proof = bundle / PROOF
     return VerificationInput(
         where=str(bundle),
         envelope=envelope,
         proof=proof.read_bytes() if proof.is_file() else None,
         files={name: tuple(places) for name, places in files.items()},
-        broken=broken,
+        missing=missing,
         store=store,
         model=model,
     )
@@ -112,6 +114,7 @@ def from_store(store: Store, digest: str, folder: Path, model: Path | None = Non
     except NotThereError:
         proof = None
     files: dict[str, list[Path]] = {}
+    missing: dict[str, str] = {}
     broken: dict[str, str] = {}
     for name, sha256 in _subjects(envelope).items():
         if name == WEIGHTS and model is not None:
@@ -121,15 +124,16 @@ def from_store(store: Store, digest: str, folder: Path, model: Path | None = Non
             files[name] = [folder / name]
         except NotThereError as error:
             if name != WEIGHTS:  # a server need not give them away: then nothing is said about any weights
-                broken[name] = error.problem
+                missing[name] = error.problem
         except VerificationError as error:
             broken[name] = error.problem
-    _add_model(files, broken, model)
+    _add_model(files, missing, model)
     places = {name: tuple(copies) for name, copies in files.items()}
-    return VerificationInput(f"{store.url} certificate {digest}", envelope, proof, places, broken, store, model)
+    where = f"{store.url} certificate {digest}"
+    return VerificationInput(where, envelope, proof, places, missing, broken, store, model)
 
 
-def _add_model(files: dict[str, list[Path]], broken: dict[str, str], model: Path | None) -> None:
+def _add_model(files: dict[str, list[Path]], missing: dict[str, str], model: Path | None) -> None:
     """Add what a model folder holds; weights and their record have to be there."""
     if model is None:
         return
@@ -137,7 +141,7 @@ def _add_model(files: dict[str, list[Path]], broken: dict[str, str], model: Path
         if (model / name).is_file():
             files.setdefault(name, []).append(model / name)
         elif name != INDICES:
-            broken[name] = "the model folder lacks it"
+            missing[name] = "the model folder lacks it"
 
 
 def _read(store: Store, name: str, sha256: str) -> bytes:

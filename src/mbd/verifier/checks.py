@@ -1,6 +1,6 @@
 """Checks of the certified files and of what is said of them: digests, then contents, then whether all of it agrees."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -12,16 +12,15 @@ from mbd.formats.audit import AuditSummary, summarise
 from mbd.formats.deletion import INDICES
 from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
-from mbd.formats.limits import LONGEST_INTERVAL
 from mbd.formats.model import ModelRecord
-from mbd.formats.predicate import Erasure, Predicate
+from mbd.formats.predicate import LONGEST_INTERVAL, Predicate
 from mbd.formats.statement import SUBJECTS, DeletionStatement, exact_integers
 from mbd.tensors import open_tensors
 from mbd.verifier.arithmetic import BUDGET, budget_check
 from mbd.verifier.bundle import VerificationInput
 from mbd.verifier.gate import GATE, STRENGTH, gate_check, strength_check
 from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS, StructuralClaim, structural_checks
-from mbd.verifier.verdict import Check, failed, not_checkable, passed
+from mbd.verifier.verdict import Check, StoreStatus, failed, not_checkable, passed
 
 REAUDIT = "re-audit date"
 AGREEMENT = "claims agree"
@@ -46,6 +45,8 @@ def _digest_check(verification_input: VerificationInput, name: str, wanted: str)
     check = digest_name(name)
     if name in verification_input.broken:
         return failed(check, verification_input.broken[name])
+    if name in verification_input.missing:
+        return failed(check, verification_input.missing[name], "not verified")
     places = verification_input.files.get(name, ())
     if not places:
         return not_checkable(check, "no model was given, so nothing is said about any weights (--model DIR)")
@@ -53,9 +54,13 @@ def _digest_check(verification_input: VerificationInput, name: str, wanted: str)
         try:
             digest = sha256_file(place)
         except OSError as error:
-            return failed(check, f"{place} cannot be read: {error.strerror}")
+            return failed(check, f"{place} cannot be read: {error.strerror}", "not verified")
         if digest != wanted:
-            return failed(check, f"{place} has sha256 {digest}, certified is {wanted}")
+            return failed(
+                check,
+                f"{place.name} was changed after signing, or belongs to another certificate ({place} has sha256 "
+                f"{digest}, certified is {wanted})",
+            )
     return passed(check, f"sha256 {wanted}")
 
 
@@ -91,15 +96,17 @@ def content_checks(
     ]
 
 
-def date_check(statement: DeletionStatement, extended: datetime | None, at: datetime) -> Check:
-    """Check that the next audit is not overdue."""
+def date_check(
+    statement: DeletionStatement, extended: datetime | None, at: datetime, *, replaced: bool = False
+) -> Check:
+    """Check that the next audit is not overdue; none is due of a model that was replaced."""
     predicate = statement.predicate
     if predicate.reaudit_by > predicate.issued + LONGEST_INTERVAL:
         return failed(REAUDIT, f"the next audit is due later than {LONGEST_INTERVAL.days} days after the date of issue")
     due = max(predicate.reaudit_by, extended or predicate.reaudit_by)
-    if at > due:
+    if at > due and not replaced:
         what = "the model was to be attacked again by" if predicate.evidence.audit else "the certificate held until"
-        return failed(REAUDIT, f"{what} {due:%Y-%m-%d}")
+        return failed(REAUDIT, f"{what} {due:%Y-%m-%d}", "not verified")
     what = "the model is to be attacked again by" if predicate.evidence.audit else "the certificate holds until"
     return passed(REAUDIT, f"{what} {due:%Y-%m-%d}")
 
@@ -146,27 +153,31 @@ def structural_claim(predicate: Predicate) -> StructuralClaim:
     """Return what is claimed about the released weights."""
     return StructuralClaim(
         revoked=predicate.deleted.revoked,
-        exact=predicate.guarantee.kind == "exact",
+        never_saw=predicate.guarantee.rules.never_saw,
         edit=predicate.edit.kind,
         count=predicate.edit.count,
         mantissa_bits=predicate.rounding.mantissa_bits if predicate.rounding else None,
     )
 
 
-def in_short(statement: DeletionStatement, erasure: Erasure | None = None) -> dict[str, Any]:
-    """Return what a person wants to know first; `erasure` is the claim of a later purge, if there was one."""
-    predicate = statement.predicate
+def in_short(
+    statement: DeletionStatement, keys: Iterable[str] = (), status: StoreStatus | None = None
+) -> dict[str, Any]:
+    """Return what a person wants to know first; `keys`: SHA-256 of those that signed; `status`: what a store says."""
+    predicate, status = statement.predicate, status or StoreStatus(())
     return {
         "model": predicate.model,
         "issuer": predicate.issuer.to_plain(),
+        "keys": list(keys),
         "modalities": list(predicate.deleted.modalities),
         "scope": predicate.deleted.scope,
+        "persons": len(predicate.deleted.subjects),
         "method": predicate.method.name,
         "guarantee": predicate.guarantee.to_plain(),
         "weights": statement.digests[WEIGHTS],
         "issued": predicate.issued.isoformat(),
-        "reaudit_by": predicate.reaudit_by.isoformat(),
-        "erasure": (erasure or predicate.erasure).to_plain(),
+        "reaudit_by": (status.reaudit_by or predicate.reaudit_by).isoformat(),
+        "erasure": (status.erasure or predicate.erasure).to_plain(),
     }
 
 
@@ -190,7 +201,7 @@ def _said_twice(
     yield "inputs of the model", bool(revoked & set(predicate.structure.inputs)), False
     for how in ("belongs_to", "reads"):
         yield f"revoked modalities ({how})", set(getattr(predicate.structure.absent, how)), revoked
-    if predicate.guarantee.kind == "exact":
+    if predicate.guarantee.rules.never_saw:
         yield "revoked modalities (sees)", set(predicate.structure.absent.sees), revoked
     if predicate.budget:
         yield "ε", predicate.budget.epsilon, predicate.guarantee.epsilon
@@ -213,3 +224,5 @@ def _said_by_the_model(statement: DeletionStatement, record: ModelRecord) -> Ite
     yield "inputs", record.inputs, structure.inputs
     yield "revoked modalities", set(record.revoked), set(predicate.deleted.revoked)
     yield "guarantee in model.json", record.guarantee, predicate.guarantee
+    if predicate.guarantee.kind == "exact":
+        yield "training that can be repeated", record.training_is_recorded, True

@@ -11,8 +11,7 @@ from itertools import chain
 
 from mbd.formats.audit import AuditSummary
 from mbd.formats.leakage import Interval, LeakageRecord
-from mbd.formats.limits import LONGEST_INTERVAL
-from mbd.formats.predicate import Predicate
+from mbd.formats.predicate import LONGEST_INTERVAL, Predicate
 from mbd.formats.strength import power_in_words, required_measures, shortfalls
 from mbd.verifier.verdict import Check, failed, passed
 
@@ -27,7 +26,8 @@ def strength_check(predicate: Predicate, audit: AuditSummary, leakage: LeakageRe
         return failed(STRENGTH, f"the next audit is due {predicate.reaudit_by:%Y-%m-%d}, more than {days} days later")
     if weak := shortfalls(audit, predicate.guarantee.kind):
         more = f"; and {len(weak) - 1} more" if len(weak) > 1 else ""
-        return failed(STRENGTH, f"the audit is too weak: {weak[0].key}: {weak[0].problem}{more}")
+        reason = f"the audit is too weak: {weak[0].key}: {weak[0].problem}{more}"
+        return failed(STRENGTH, reason, "not verified")  # what is there is genuine: less was shown than is needed
     scored = min(audit.suite.rows[modality].scored for modality in audit.modalities)
     count = audit.earlier
     before = f"{count.audits} earlier audits, {count.refused} refused" if count else "earlier audits were not counted"

@@ -32,7 +32,8 @@ import rfc8785
 
 from mbd.errors import DataError, MbdError, VerificationError
 from mbd.formats.statement import AnyStatement, is_canonical, parse_payload
-from mbd.log.checkpoint import Inclusion, leaf_of, parse_note, verify_checkpoint
+from mbd.formats.verdict import Decision
+from mbd.log.checkpoint import Inclusion, UnknownLogKeyError, leaf_of, parse_note, verify_checkpoint
 from mbd.records import now
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, EnvelopeSignature
 from mbd.trust.public_keys import is_signature
@@ -85,11 +86,11 @@ def parse_envelope(data: bytes) -> ParsedEnvelope:
         return _unreadable(error)
     if wrong_form is None and not is_canonical(envelope.content):
         wrong_form = "the payload is not in canonical form"
-    schema = passed(SCHEMA, f"a signed in-toto statement of type {statement.predicateType}", required=True)
+    schema = passed(SCHEMA, f"a signed in-toto statement of type {statement.predicateType}")
     if wrong_form:
-        form = failed(CANONICAL, wrong_form, required=True)
+        form = failed(CANONICAL, wrong_form)
     else:
-        form = passed(CANONICAL, "envelope and payload are in canonical form", required=True)
+        form = passed(CANONICAL, "envelope and payload are in canonical form")
     return ParsedEnvelope((schema, form), envelope, statement)
 
 
@@ -110,10 +111,10 @@ def verify_envelope(
     if parsed.envelope is None or parsed.statement is None:
         return parsed
     log = verify_inclusion(data, proof, trust)
-    required = not (unpublished and proof is None)
+    if unpublished and proof is None:
+        log = LogFinding(tuple(check.model_copy(update={"verdict": None}) for check in log.checks))
     signing = signature_checks(parsed.envelope, trust, parsed.statement.predicate.issued, log.logged, at or now())
-    inclusion = [check.model_copy(update={"required": required}) for check in log.checks]
-    checks = (*parsed.checks, *signing, *inclusion)
+    checks = (*parsed.checks, *signing, *log.checks)
     return replace(parsed, checks=checks, inclusion=log.inclusion, logged=log.logged)
 
 
@@ -145,7 +146,7 @@ def is_void(parsed: ParsedEnvelope, trust: Trust, index: int) -> bool:
 
 def _unreadable(error: MbdError) -> ParsedEnvelope:
     where = f" ({error.key})" if error.key else ""
-    schema = failed(SCHEMA, error.problem + where, required=True)
+    schema = failed(SCHEMA, error.problem + where)
     return ParsedEnvelope((schema, not_checkable(CANONICAL, "the envelope cannot be read", required=True)))
 
 
@@ -164,7 +165,7 @@ def _in_another_form(data: bytes) -> Envelope | None:
 class LogFinding:
     """What the proof of inclusion shows."""
 
-    checks: tuple[Check, Check]
+    checks: tuple[Check, ...]
     inclusion: Inclusion | None = None
     """the proof, if it holds"""
     logged: Logged | None = None
@@ -179,7 +180,7 @@ def verify_inclusion(envelope: bytes, proof: bytes | None, trust: Trust | None) 
         if inclusion.to_bytes() != proof:
             raise VerificationError("the proof of inclusion is not in its one form")
     except (DataError, VerificationError) as error:
-        wrong = failed(INCLUSION, error.problem, required=True)
+        wrong = failed(INCLUSION, error.problem)
         return LogFinding((wrong, not_checkable(CHECKPOINT, "it is part of the proof", required=True)))
     if trust is None:
         return _unknown(NO_TRUST)
@@ -192,7 +193,7 @@ def verify_inclusion(envelope: bytes, proof: bytes | None, trust: Trust | None) 
         return _not_logged(inclusion, trust, added)
     entry = f"entry {logged.index} of the log {trust.log_origin}"
     head = f"log of size {inclusion.tree_size}, signed {_day(logged.time)}"
-    checks = passed(INCLUSION, entry, required=True), passed(CHECKPOINT, head, required=True)
+    checks = passed(INCLUSION, entry), passed(CHECKPOINT, head)
     return LogFinding(checks, inclusion, logged)
 
 
@@ -201,9 +202,10 @@ def _not_logged(inclusion: Inclusion, trust: Trust, error: VerificationError) ->
         verify_checkpoint(inclusion.checkpoint, trust)
     except VerificationError as wrong:
         unknown = not_checkable(INCLUSION, "the checkpoint cannot be trusted", required=True)
-        return LogFinding((unknown, failed(CHECKPOINT, wrong.problem, required=True)))
-    signed = passed(CHECKPOINT, "signed by the log", required=True)
-    return LogFinding((failed(INCLUSION, error.problem, required=True), signed))
+        verdict: Decision = "not verified" if isinstance(wrong, UnknownLogKeyError) else "forged or damaged"
+        return LogFinding((unknown, failed(CHECKPOINT, wrong.problem, verdict)))
+    signed = passed(CHECKPOINT, "signed by the log")
+    return LogFinding((failed(INCLUSION, error.problem), signed))
 
 
 def _unknown(why: str) -> LogFinding:
@@ -250,20 +252,19 @@ def signature_checks(
     findings = [_signature(s, known.get(s.keyid), envelope.signed, issued, logged) for s in envelope.signatures]
     holders, needed = _holders(f for f in findings if not f.wrong), trust.threshold
     if len(holders) < needed:
-        reason = f"{len(holders)} of the {needed} signatures that are needed are right ({_reasons(findings)})"
         return (
-            failed(SIGNATURES, reason, required=True),
+            _too_few(findings, len(holders), needed),
             not_checkable(VALIDITY, "there are too few right signatures", required=True),
         )
-    signatures = passed(SIGNATURES, f"signed by {', '.join(holders)}; {needed} needed", required=True)
+    signatures = passed(SIGNATURES, f"signed by {', '.join(holders)}; {needed} needed")
     if issued > at + CLOCKS_DIFFER_BY:
-        return signatures, failed(VALIDITY, f"its signing time is in the future, {_day(issued)}", required=True)
+        return signatures, failed(VALIDITY, f"its signing time is in the future, {_day(issued)}")
     valid = _holders(f for f in findings if not f.wrong and not f.invalid)
     if len(valid) < needed:
         reason = f"{len(valid)} of the {needed} keys that are needed were valid ({_reasons(findings)})"
-        return signatures, failed(VALIDITY, reason, required=True)
+        return signatures, failed(VALIDITY, reason)
     return signatures, passed(
-        VALIDITY, f"the keys of {', '.join(valid)} were valid at the signing time, {_day(issued)}", required=True
+        VALIDITY, f"the keys of {', '.join(valid)} were valid at the signing time, {_day(issued)}"
     )
 
 
@@ -278,6 +279,19 @@ def _signature(
     elif not is_signature(key.public, key.scheme, signature.value, message):
         wrong = "the signature is wrong"
     return SignatureFinding(signature.keyid, key, wrong, refusal(key, issued, logged))
+
+
+def _too_few(findings: Iterable[SignatureFinding], holders: int, needed: int) -> Check:
+    """Say that too few have signed: a wrong signature is forged, an unknown key may be in another trust file."""
+    if any(f.key and f.wrong for f in findings):
+        return failed(
+            SIGNATURES, f"what it says was changed after signing, or it was never signed ({_reasons(findings)})"
+        )
+    if not holders:
+        reason = "not signed by anyone in your trust file: a wrong trust file, or not from this issuer"
+    else:
+        reason = f"signed by {holders} of the {needed} holders of keys that have to sign"
+    return failed(SIGNATURES, f"{reason} ({_reasons(findings)})" if _reasons(findings) else reason, "not verified")
 
 
 def _holders(findings: Iterable[SignatureFinding]) -> list[str]:

@@ -4,7 +4,7 @@ Of a file of weights only the header is read (names and shapes); values are look
 they are zero or rounded. What is checked, for the revoked modalities m*:
 
 - the weights have the tensors, shapes and types that model.json lists, and no other ones;
-- no tensor exists for m*, none has an input column that reads m*, and, where the deletion is exact, none has seen m*;
+- no tensor exists for m*, none has an input column that reads m*, and, where the guarantee says so, none has seen m*;
 - every tensor has exactly the shape it has in a model built for the retained modalities: no column is left over. What
   networks of other packages should be is not known here: they are compared with the reference that was attacked beside
   the model, whose model.json is named in the evidence;
@@ -36,7 +36,7 @@ class StructuralClaim:
 
     revoked: tuple[str, ...]
     """modalities that are gone as a whole; empty where only named subjects were forgotten"""
-    exact: bool
+    never_saw: bool
     """whether nothing that is left has ever seen them"""
     edit: Literal["zero", "noise", "all", "none"]
     """what happened to the listed positions; all: every number of the model is new"""
@@ -105,17 +105,17 @@ def _removed(claim: StructuralClaim, record: ModelRecord) -> str:
         if modality in record.modalities:
             raise _Broken(f"the model is still built for {modality}")
         for name, entry in record.tensors.items():
-            _refuse_trace(modality, name, entry, claim.exact)
+            _refuse_trace(modality, name, entry, claim.never_saw)
     return f"no tensor and no input column of {', '.join(claim.revoked)} is left"
 
 
-def _refuse_trace(modality: str, name: str, entry: TensorRecord, exact: bool) -> None:
+def _refuse_trace(modality: str, name: str, entry: TensorRecord, never_saw: bool) -> None:
     if entry.belongs_to == modality:
         raise _Broken(f"{name} exists for {modality} alone")
     if any(span.reads == modality for span in entry.columns):
         raise _Broken(f"{name} has input columns that read {modality}")
-    if exact and modality in entry.sees:
-        raise _Broken(f"the deletion is said to be exact, and {name} has seen {modality}")
+    if never_saw and modality in entry.sees:
+        raise _Broken(f"nothing that is left is said to have seen {modality}, and {name} has")
 
 
 def _shapes(record: ModelRecord, tensors: Mapping[str, Array]) -> str:

@@ -1,12 +1,8 @@
-"""What a verification found: each check by name, and whether the whole deserves trust.
+"""What a verification found: each check by name, and the verdict on the whole.
 
-A check is `passed`, `failed`, or `not checkable` with what was missing. The decision is
-
-    verified     all required checks passed, none failed, and the store's log shows that the certificate is in force
-    authentic    the same, but the store was not asked: the certificate may have been revoked or superseded since
-    failed       a check failed, or a required one could not be made
-
-A signature that could not be checked counts as no signature, and a standing that was not checked as unknown.
+A check is `passed`, `failed`, or `not checkable` with what was missing. Each says which verdict it leads to if it is
+not passed; the worst of them is the verdict (:mod:`mbd.formats.verdict`). A signature that could not be checked counts
+as no signature, and a certificate of which no store says whether it is in force is not verified.
 """
 
 from collections.abc import Iterable
@@ -17,18 +13,15 @@ from typing import Any, Literal
 from pydantic import computed_field
 
 from mbd.formats.predicate import Erasure
+from mbd.formats.verdict import DECISIONS, VERDICTS, Decision, VerdictRules
 from mbd.records import Digest, Record
 
 Outcome = Literal["passed", "failed", "not checkable"]
-Decision = Literal["verified", "authentic", "failed"]
-CONSISTENCY, STATE, RETURNED = "log consistency", "not superseded or revoked", "no revoked modality"
-STANDING = (CONSISTENCY, STATE, RETURNED)
+CONSISTENCY, WITHDRAWAL, REPLACEMENT = "log consistency", "not withdrawn", "not replaced"
+STANDING = (CONSISTENCY, WITHDRAWAL, REPLACEMENT)
 """checks that only the store in which a certificate was published can answer"""
-_WORDS: dict[Decision, str] = {
-    "verified": "VERIFIED",
-    "authentic": "AUTHENTIC, STANDING UNKNOWN",
-    "failed": "FAILED",
-}
+REPRODUCTION = "reproduction"
+"""the check that trains again, on request"""
 
 
 class Check(Record):
@@ -38,8 +31,22 @@ class Check(Record):
     outcome: Outcome
     reason: str
     """what was found, or what was missing, in one sentence"""
-    required: bool = False
-    """whether there is no trust without it"""
+    verdict: Decision | None = None
+    """what this check alone makes of the certificate; null: nothing is against it"""
+
+
+class Successor(Record):
+    """The release of a name that has taken the place of a certified model."""
+
+    kind: Literal["certificate", "registration"]
+    digest: Digest
+    """SHA-256 of its envelope"""
+    address: str
+    """where it is published"""
+    current: bool
+    """whether it is the current release; if not, it was withdrawn as well, and there is none"""
+    releases: int
+    """how many releases of the name came after the certified one, up to this one"""
 
 
 class Verdict(Record):
@@ -61,24 +68,35 @@ class Verdict(Record):
     """SHA-256 of the trust that was used; compare it with the digest that the issuer announced"""
     trust_file: str | None = None
     """where it was read"""
+    successor: Successor | None = None
+    """the release that has taken the place of the certified model; null: none has"""
     checks: tuple[Check, ...]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def summary(self) -> str:
-        """The decision in words, and whether a model was given."""
-        without = "" if self.model else "; no model was given"
-        return f"{_WORDS[self.decision]}: certificate {self.certificate or 'unreadable'}{without}"
+        """The verdict in words, whether an exact deletion was reproduced, and whether a model was given."""
+        repeated, without = "", "" if self.model else "; no model was given"
+        if self.verified and self.claims["guarantee"]["kind"] == "exact":
+            done = any(check.name == REPRODUCTION for check in self.checks)  # it has passed, or this is not verified
+            repeated = " and reproduced" if done else ", not reproduced"
+        return f"{self.decision.upper()}{repeated}: certificate {self.certificate or 'unreadable'}{without}"
+
+    @property
+    def rules(self) -> VerdictRules:
+        """What the verdict means."""
+        return VERDICTS[self.decision]
 
     @property
     def verified(self) -> bool:
-        """Whether the certificate is authentic and in force."""
+        """Whether the certificate is genuine and in force."""
         return self.decision == "verified"
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def authentic(self) -> bool:
-        """Whether the certificate is authentic; whether it is in force may be unknown."""
-        return self.decision != "failed"
+    def genuine(self) -> bool:
+        """Whether nothing in the certificate and its files is wrong or missing; it may be in force or not."""
+        return decide(check for check in self.checks if check.name not in STANDING) == "verified"
 
     @property
     def fingerprint(self) -> str | None:
@@ -87,7 +105,7 @@ class Verdict(Record):
 
     @property
     def problems(self) -> tuple[Check, ...]:
-        """The checks that make the decision `failed`."""
+        """The checks that are against the certificate."""
         return problems_of(self.checks)
 
     def check(self, name: str) -> Check:
@@ -101,32 +119,31 @@ class Verdict(Record):
 
 
 def problems_of(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Return the checks that failed, and the required ones that could not be made."""
-    return tuple(c for c in checks if c.outcome == "failed" or (c.required and c.outcome != "passed"))
+    """Return the checks that are against a certificate, the gravest first and the store's last."""
+    against = [check for check in checks if check.verdict]
+    return tuple(
+        sorted(against, key=lambda check: (-DECISIONS.index(check.verdict or "verified"), check.name in STANDING))
+    )
 
 
-def passed(name: str, reason: str, *, required: bool = False) -> Check:
+def passed(name: str, reason: str) -> Check:
     """Return a check that holds."""
-    return Check(name=name, outcome="passed", reason=reason, required=required)
+    return Check(name=name, outcome="passed", reason=reason)
 
 
-def failed(name: str, reason: str, *, required: bool = False) -> Check:
-    """Return a check that does not hold."""
-    return Check(name=name, outcome="failed", reason=reason, required=required)
+def failed(name: str, reason: str, verdict: Decision = "forged or damaged") -> Check:
+    """Return a check that does not hold, and what that makes of the certificate."""
+    return Check(name=name, outcome="failed", reason=reason, verdict=verdict)
 
 
 def not_checkable(name: str, reason: str, *, required: bool = False) -> Check:
-    """Return a check for which something was missing."""
-    return Check(name=name, outcome="not checkable", reason=reason, required=required)
+    """Return a check for which something was missing; `required`: the certificate is not verified without it."""
+    return Check(name=name, outcome="not checkable", reason=reason, verdict="not verified" if required else None)
 
 
 def decide(checks: Iterable[Check]) -> Decision:
-    """Return the decision that the checks carry."""
-    checks = list(checks)
-    if problems_of(checks):
-        return "failed"
-    in_force = {check.name for check in checks if check.outcome == "passed"} >= set(STANDING)
-    return "verified" if in_force else "authentic"
+    """Return the verdict that the checks lead to: the worst of them."""
+    return max((check.verdict or "verified" for check in checks), key=DECISIONS.index, default="verified")
 
 
 def fingerprint(digest: str) -> str:
@@ -143,8 +160,11 @@ class StoreStatus:
     """by when to audit again, as set by the last audit that passed"""
     erasure: Erasure | None = None
     """what the last purge claims about copies of the old weights"""
+    successor: Successor | None = None
 
 
-def not_asked(reason: str = "only the store it was published in knows (--store URL)") -> StoreStatus:
+def not_asked(
+    reason: str = "no store was asked, and only the one it was published in knows (--store URL)",
+) -> StoreStatus:
     """Return what is known of a certificate where no store says whether it is in force."""
-    return StoreStatus(tuple(not_checkable(name, reason) for name in STANDING))
+    return StoreStatus(tuple(not_checkable(name, reason, required=True) for name in STANDING))

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from mbd.errors import DataError
-from mbd.features.corruption import corrupt_frames, corrupt_waveform
-from mbd.features.corruption.raw import blur_frames, noisy_waveform, salt_and_pepper
-from mbd.params.corruption import CorruptionSettings
+from mbd.features.corruption import blur_frames, corrupt_frames, corrupt_waveform, noisy_waveform, salt_and_pepper
+from mbd.params.base import CorruptionSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 

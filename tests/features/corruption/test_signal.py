@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.features.corruption.signal import gaussian_blur, local_order, share_mask, with_noise
+from mbd.features.corruption import gaussian_blur, local_order, share_mask, with_noise
 from mbd.randomness import stream
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -5,9 +5,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.features.corruption import corrupt_text
-from mbd.features.corruption.raw import misspell, reorder
-from mbd.params.corruption import CorruptionSettings
+from mbd.features.corruption import corrupt_text, misspell, reorder
+from mbd.params.base import CorruptionSettings
 from mbd.randomness import stream
 
 SENTENCE = "The film was not bad at all, and the second half of it was a real pleasure to watch."

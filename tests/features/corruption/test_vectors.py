@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mbd.features.corruption import corrupt, corrupted_rows
 from mbd.features.rows import Rows
-from mbd.params.corruption import CorruptionSettings
+from mbd.params.base import CorruptionSettings
 from mbd.tensors import Array
 from tests.features.build import small_rows
 

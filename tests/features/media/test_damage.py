@@ -5,7 +5,7 @@ import pytest
 
 from mbd.features.corruption import corrupt_text, corrupt_waveform
 from mbd.features.sources.media import raw_damage
-from mbd.params.corruption import CorruptionSettings
+from mbd.params.base import CorruptionSettings
 from mbd.tensors import Array
 from tests.features.media.build import moving_colours, tone
 

@@ -12,7 +12,7 @@ from mbd.errors import DataError, UsageError
 from mbd.features.media.decoding import read_frames
 from mbd.features.media.encoders import Encoder, MediaDamage, audio_encoder, text_encoder, visual_encoder
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
-from mbd.features.media.pictures import read_preparation
+from mbd.features.media.frozen import read_preparation
 from mbd.params.features import MediaSettings
 from mbd.tensors import Array
 from tests.features.media.build import (

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from mbd.errors import UsageError
-from mbd.features.media.pictures import FILE, read_preparation
+from mbd.features.media.frozen import FILE, read_preparation
 from mbd.tensors import Array
 
 PLAIN = {"do_rescale": False, "do_normalize": False}

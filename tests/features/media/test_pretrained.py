@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mbd.errors import UsageError
+from mbd.features.media.encoders import encoder_files, encoder_folder
 from mbd.features.media.frozen import load_model, load_tokenizer
-from mbd.features.media.pretrained import encoder_files, encoder_folder
 from mbd.files import sha256_file
 from tests.features.media.build import write_text_encoder
 from tests.http_servers import in_background

@@ -1,7 +1,6 @@
 """The csd source on files as CMU-MultimodalSDK writes them."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mbd.errors import DataError, MissingExtraError
+from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Collection
 from mbd.features.sources import csd
@@ -169,7 +168,7 @@ def test_sequences_are_named_in_the_parameters_and_modalities_chosen(tmp_path: P
     names = "features.source.csd.sequences={text: Words_2.csd, audio: COVAREP.csd, visual: FACET 4.2.csd}"
     assert list(read(tmp_path, names).modalities) == ["text", "audio", "visual"]
     assert list(read(tmp_path, names, "features.source.modalities=[visual, text]").modalities) == ["visual", "text"]
-    with pytest.raises(DataError, match="no sequence for the modality 'smell'"):
+    with pytest.raises(DataError, match="the file has no modality 'smell'"):
         read(tmp_path, names, "features.source.modalities=[text, smell]")
 
 
@@ -328,11 +327,3 @@ def test_the_step_writes_a_feature_set_of_such_a_folder(tmp_path: Path) -> None:
     assert test.available["audio"].tolist() == [True] * 15 + [False] * 5
     frames_of_test0 = audio["test0"][0][200:350].mean(axis=0)
     np.testing.assert_allclose(test.features["audio"][1], frames_of_test0, atol=1e-5)
-
-
-def test_without_h5py_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_folder(tmp_path, LABELS, text=SPEECH, audio=SPEECH)
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(MissingExtraError, match="needs the package h5py") as caught:
-        read(tmp_path)
-    assert "missing-by-design[data]" in str(caught.value)

@@ -285,7 +285,7 @@ def test_a_modality_that_no_row_has_is_left_out_unless_asked_for(media: Path, tm
     assert found.notes["columns not used"] == ["mood"]
     with pytest.raises(DataError, match="no row has the modality audio"):
         read(media, tmp_path, "modalities=[text, audio]", table="silent.csv")
-    with pytest.raises(DataError, match="the table has nothing for the modality 'smell'"):
+    with pytest.raises(DataError, match="the file has no modality 'smell'"):
         read(media, tmp_path, "modalities=[smell]", table="silent.csv")
 
 

@@ -10,7 +10,8 @@ from mbd.features.contract import FeatureSet
 from mbd.features.corruption import corrupted_rows
 from mbd.features.media.encoders import Encoder
 from mbd.features.rows import Rows
-from mbd.params import load_params
+from mbd.features.sources.media import fill_cache
+from mbd.params import Params, load_params
 from mbd.steps import features
 from tests.digests import path_digest
 from tests.features.media.build import (
@@ -45,29 +46,33 @@ def media(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(media: Path, cache: Path, out: Path, *settings: str) -> Path:
+def chosen_params(media: Path, cache: Path, *settings: str) -> Params:
     source = "features.source"
-    features.run(
-        load_params(
-            None,
-            [
-                f"{source}.kind=media",
-                f"{source}.path={media / 'table.csv'}",
-                f"{source}.media.text_encoder={media / 'text'}",
-                f"{source}.media.visual_encoder={media / 'visual'}",
-                f"{source}.media.frames=2",
-                f"{source}.media.cache={cache}",
-                "features.calibration.size=0",
-                *settings,
-            ],
-        ),
-        out,
+    return load_params(
+        None,
+        [
+            f"{source}.kind=media",
+            f"{source}.path={media / 'table.csv'}",
+            f"{source}.media.text_encoder={media / 'text'}",
+            f"{source}.media.visual_encoder={media / 'visual'}",
+            f"{source}.media.frames=2",
+            f"{source}.media.cache={cache}",
+            "features.calibration.size=0",
+            *settings,
+        ],
     )
+
+
+def run(media: Path, cache: Path, out: Path, *settings: str) -> Path:
+    features.run(chosen_params(media, cache, *settings), out)
     return out
 
 
+DAMAGE = ("features.damage.split=test", f"features.damage.corruption.share={SHARE}")
+
+
 def damage(media: Path, cache: Path, out: Path, *settings: str) -> Path:
-    return run(media, cache, out, "features.damage.split=test", f"features.damage.corruption.share={SHARE}", *settings)
+    return run(media, cache, out, *DAMAGE, *settings)
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +176,18 @@ def test_another_seed_damages_other_rows(media: Path, damaged: tuple[Path, Path]
     first = rows_of(damaged[0])
     either = corrupted_rows(6, SHARE, 0) | corrupted_rows(6, SHARE, 1)
     assert changed(first, other, "visual") == (either & first.available["visual"]).tolist()
+
+
+def test_parts_of_the_media_that_are_encoded_apart_fill_the_cache_and_change_no_byte(
+    media: Path, damaged: tuple[Path, Path], tmp_path: Path
+) -> None:
+    made: list[set[str]] = []
+    for shard in range(3):
+        before = set(entries(tmp_path / "cache"))
+        fill_cache(chosen_params(media, tmp_path / "cache", *DAMAGE).features, shard, 3)
+        made.append(set(entries(tmp_path / "cache")) - before)
+    assert all(made)
+    assert entries(tmp_path / "cache") == entries(damaged[1])
+    out = damage(media, tmp_path / "cache", tmp_path / "out")
+    assert path_digest(out) == path_digest(damaged[0])
+    assert set(entries(tmp_path / "cache")) == set.union(*made)  # nothing was left to do

@@ -37,6 +37,7 @@ def test_iemocap_has_four_classes_and_5531_rows() -> None:
     assert counts.min() > 0.2 * counts.sum()
 
 
+@pytest.mark.slow
 def test_ridge_finds_text_strongest_and_all_together_best() -> None:
     found: dict[str, list[float]] = {}
     for seed in range(3):

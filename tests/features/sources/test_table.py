@@ -16,6 +16,7 @@ from mbd.errors import DataError
 from mbd.features.rows import Collection
 from mbd.features.sources import kind_of, read_source
 from mbd.params import load_params
+from tests.refusals import about
 
 ROWS = 40
 DRAW = np.random.default_rng(0)
@@ -89,6 +90,29 @@ def test_a_folder_that_datasets_has_saved_is_read_with_its_class_names(tmp_path:
     check(collection)
     assert collection.classes == ("sad", "glad")
     assert len(collection.files) == 6
+
+
+def test_a_single_set_that_datasets_has_saved_is_divided_by_its_split_column_or_by_group(tmp_path: Path) -> None:
+    for name, split in (("divided", SPLIT), ("whole", None)):
+        folder = tmp_path / name
+        folder.mkdir()
+        table = list_table(split=split)
+        with pa.ipc.new_stream(folder / "data-00000-of-00001.arrow", table.schema) as stream:
+            stream.write_table(table)
+        (folder / "state.json").write_text("{}")
+    check(read(tmp_path / "divided"))
+    assert "drawn by group" in read(tmp_path / "whole", "features.source.table.valid_share=0.2").notes["test"]
+
+
+def test_an_empty_cell_is_a_missing_modality_that_is_counted_or_an_error(tmp_path: Path) -> None:
+    voice = ["" if n in (3, 25) else value for n, value in enumerate(VOICE[:, 1])]
+    table = write_csv(tmp_path / "t.csv", **{"my voice_1": voice})
+    collection = read(table)
+    assert collection.splits["train"].available["my voice"].tolist() == [n != 3 for n in range(24)]
+    assert not collection.splits["train"].features["my voice"][3].any()
+    assert collection.notes["rows without my voice"] == "2, because a cell is empty"
+    with pytest.raises(DataError, check=about("column my voice_1, row 4")):
+        read(table, "features.source.table.empty=refuse")
 
 
 def test_a_modality_without_values_is_not_available_in_that_row(tmp_path: Path) -> None:
@@ -186,3 +210,42 @@ def test_the_kind_is_inferred_from_the_path(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="cannot be recognised") as caught:
             kind(tmp_path / name)
         assert hint in str(caught.value.hint)
+
+
+def list_column(*, jump: int) -> pa.Array:
+    """A column of lists, of which one begins at `jump`."""
+    values = pa.array(VOICE.reshape(-1))
+    offsets = np.arange(0, ROWS * 3 + 1, 3, dtype=np.int32)
+    offsets[1] = jump
+    return pa.Array.from_buffers(pa.list_(pa.float32()), ROWS, [None, pa.py_buffer(offsets)], children=[values])
+
+
+def text_column(*, jump: int) -> pa.Array:
+    """A column of texts of one character, of which one begins at `jump`."""
+    offsets = np.arange(ROWS + 1, dtype=np.int32)
+    offsets[1] = jump
+    return pa.Array.from_buffers(pa.string(), ROWS, [None, pa.py_buffer(offsets), pa.py_buffer(b"x" * ROWS)])
+
+
+def class_column(index: int) -> pa.Array:
+    """A column of classes that all have the same number."""
+    return pa.DictionaryArray.from_arrays(pa.array([index] * ROWS, pa.int32()), pa.array(["glad", "sad"]), safe=False)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"my voice": list_column(jump=1 << 30)},
+        {"my voice": list_column(jump=-(1 << 30))},
+        {"label": class_column(1 << 30)},
+        {"id": text_column(jump=1 << 30)},
+    ],
+    ids=["lists beyond the values", "lists before the values", "classes beyond the names", "texts beyond the bytes"],
+)
+def test_an_arrow_file_that_points_outside_of_itself_is_refused(tmp_path: Path, hostile: dict[str, pa.Array]) -> None:
+    table = list_table(**hostile)
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as file:
+        file.write_table(table)
+    with pytest.raises(DataError) as raised:
+        read(tmp_path / "t.arrow")
+    assert raised.value.file == tmp_path / "t.arrow"

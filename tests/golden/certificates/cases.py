@@ -12,9 +12,9 @@ lacks is in `without`.
 import shutil
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 from mbd.files import write_file
+from mbd.formats.verdict import Decision
 from mbd.records import Record
 
 HERE = Path(__file__).parent
@@ -28,7 +28,8 @@ class GoldenCase(Record):
     """what it is, or what is wrong with it"""
     at: datetime
     """the time at which it is verified"""
-    decision: Literal["authentic", "failed"]
+    decision: Decision
+    """without a store, so that it is at best `not verified`"""
     problem: str | None = None
     """name of the check that has to stand in the way"""
     base: str | None = None

@@ -59,7 +59,7 @@ class Workshop:
         """Begin a bad certificate; return its folder."""
         folder = self.made / name
         (folder / "bundle").mkdir(parents=True)
-        values = {"at": read_case(self.made / base).at, "decision": "failed", "base": base} | more
+        values = {"at": read_case(self.made / base).at, "decision": "forged or damaged", "base": base} | more
         write_case(folder, GoldenCase(why=why, problem=problem, **values))
         return folder
 
@@ -92,7 +92,9 @@ def fault(make: Fault) -> Fault:
 @fault
 def signature_by_unknown_key(golden_store: Workshop, name: str) -> None:
     make_keys(golden_store.authority.folder / "stranger", "signer")
-    folder = golden_store.case(name, SIGNATURES, "signed by a key that is not in the trust file")
+    folder = golden_store.case(
+        name, SIGNATURES, "signed by a key that is not in the trust file", decision="not verified"
+    )
     payload = rfc8785.dumps(golden_store.payload(SMALL))
     golden_store.logged(folder, golden_store.signed(payload, golden_store.authority.folder / "stranger"))
 
@@ -123,7 +125,7 @@ def payload_changed_after_signing(golden_store: Workshop, name: str) -> None:
 def signed_by_one_of_two(golden_store: Workshop, name: str) -> None:
     make_keys(golden_store.authority.folder / "second", "second")
     key = read_trust(golden_store.authority.folder / "second" / "trust.json").find("second")
-    folder = golden_store.case(name, SIGNATURES, "two holders have to sign, and one has")
+    folder = golden_store.case(name, SIGNATURES, "two holders have to sign, and one has", decision="not verified")
     golden_store.trusting(
         folder, lambda trust: Trust.model_validate(trust.with_key(key).model_dump() | {"threshold": 2})
     )
@@ -159,18 +161,24 @@ def signed_in_the_future(golden_store: Workshop, name: str) -> None:
 
 @fault
 def expired_reaudit(golden_store: Workshop, name: str) -> None:
-    golden_store.case(name, REAUDIT, "the model should have been attacked again", at=now() + timedelta(days=91))
+    golden_store.case(
+        name,
+        REAUDIT,
+        "the model should have been attacked again",
+        decision="not verified",
+        at=now() + timedelta(days=91),
+    )
 
 
 @fault
 def not_logged(golden_store: Workshop, name: str) -> None:
-    golden_store.case(name, INCLUSION, "it is in no log", without=("bundle/proof.json",))
+    golden_store.case(name, INCLUSION, "it is in no log", decision="not verified", without=("bundle/proof.json",))
 
 
 @fault
 def proof_of_another_log(golden_store: Workshop, name: str) -> None:
     other = CertificateAuthority.make(golden_store.authority.model_workspace, golden_store.authority.folder / "other")
-    folder = golden_store.case(name, CHECKPOINT, "it is in a log that is not trusted")
+    folder = golden_store.case(name, CHECKPOINT, "it is in a log that is not trusted", decision="not verified")
     envelope = (golden_store.made / SMALL / "bundle" / "certificate.json").read_bytes()
     signer = load_signer(f"file:{other.folder}/keys/log.pem")
     proof = append(open_store(f"file://{other.folder}/store"), leaf_of(envelope), signer, other.trust)
@@ -213,6 +221,7 @@ def leakage_missing(golden_store: Workshop, name: str) -> None:
         name,
         digest_name("leakage.json"),
         "the attacks are not in the bundle",
+        decision="not verified",
         base="exact",
         without=("bundle/leakage.json",),
     )
@@ -246,7 +255,9 @@ def unknown_predicate_type(golden_store: Workshop, name: str) -> None:
 
 @fault
 def revocation_instead_of_certificate(golden_store: Workshop, name: str) -> None:
-    folder = golden_store.case(name, SCHEMA, "a signed statement about a certificate is no certificate")
+    folder = golden_store.case(
+        name, SCHEMA, "a signed statement about a certificate is no certificate", decision="not verified"
+    )
     statement = revocation(Bundle(golden_store.made / SMALL / "bundle").digest, "an example", now())
     golden_store.logged(folder, golden_store.signed(to_payload(statement)))
 

@@ -25,7 +25,7 @@ from mbd.model.predictor import Model, load
 from mbd.params import load_params
 from mbd.records import now
 from mbd.serving import problems
-from mbd.serving.inference import InferenceService, router
+from mbd.serving.inference.routes import InferenceService, router
 from mbd.serving.inference.served import Release, Serving, Signature
 from mbd.storage import open_store
 from mbd.tensors import Array

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from mbd.model.predictor import Model
-from mbd.serving.inference import InferenceService
+from mbd.serving.inference.routes import InferenceService
 from mbd.tensors import Array
 from tests.model.modules import VECTORS
 from tests.serving.inference.server import Client, Reply, module_model, put, rows_of, served, service_of

@@ -15,8 +15,8 @@ from mbd.formats.layout import certificate_name, object_name
 from mbd.model.predictor import load
 from mbd.params import load_params
 from mbd.records import now
-from mbd.serving.inference import InferenceService
 from mbd.serving.inference.releases import Poller, ReleaseLog
+from mbd.serving.inference.routes import InferenceService
 from mbd.serving.inference.served import Serving, Unavailable
 from mbd.storage.store import StoredObject, StoreError
 from mbd.trust.trust_file import KeyRevocation, write_trust

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mbd.model.predictor import Model, load
-from mbd.serving.inference import InferenceService
+from mbd.serving.inference.routes import InferenceService
 from mbd.tensors import Array
 from tests.model.modules import MIXED, VECTORS
 from tests.monitoring.golden_store import GOLDEN

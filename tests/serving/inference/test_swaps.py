@@ -11,7 +11,7 @@ import pytest
 from mbd.formats.statement import DeletionStatement, to_payload
 from mbd.model.predictor import load
 from mbd.params import load_params
-from mbd.serving.inference import InferenceService
+from mbd.serving.inference.routes import InferenceService
 from mbd.trust.envelope import PAYLOAD_TYPE, sign
 from mbd.trust.keys import load_signer
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, golden

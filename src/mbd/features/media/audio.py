@@ -26,7 +26,6 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mbd.errors import MissingExtraError
 from mbd.features.media.decoding import read_waveform
 from mbd.features.media.encoders import Loaded
 from mbd.files import locked
@@ -37,7 +36,7 @@ from mbd.tensors import Array
 def _taking_turns() -> Iterator[None]:
     spec = find_spec("librosa")
     if spec is None or spec.origin is None:
-        raise MissingExtraError("reading sound", "extract", "librosa")
+        raise ModuleNotFoundError(name="librosa")
     with locked(Path(spec.origin).parent, wait=True):
         yield
 

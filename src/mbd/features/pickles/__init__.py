@@ -13,9 +13,10 @@ import mmap
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from mbd.errors import DataError
-from mbd.features.pickles.machine import Machine
-from mbd.features.pickles.reader import DamagedError
+from mbd.features.pickles.machine import DamagedError, Machine
 
 _SHOWN = 20
 _PROTOCOL, _FRAME = 2, 9  # lengths of the opcodes that may come first, with their arguments
@@ -58,6 +59,11 @@ def outermost(path: Path) -> Literal["dict", "sequence"] | None:
     if start[:1] == b"}" or start[:2] == b"(d":
         return "dict"
     return "sequence" if start[:1] in (b"(", b"]") else None
+
+
+def described(value: object) -> str:
+    """Return what a value of a pickle is, in an error."""
+    return f"{value.shape} {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def _map(path: Path) -> mmap.mmap:

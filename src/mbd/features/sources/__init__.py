@@ -78,17 +78,23 @@ def _other_file(path: Path) -> str:
     return f"set it to one of {kinds}; docs/feature-data.md shows a file of each"
 
 
-def refuse_unknown(path: Path, asked: Iterable[str], there: Iterable[str]) -> None:
-    """Refuse modalities of `features.source.modalities` that the file does not have."""
+def choose_modalities(
+    path: Path, wanted: tuple[str, ...] | None, there: Iterable[str], more: str = ""
+) -> tuple[str, ...]:
+    """Return the modalities of `features.source.modalities`, by default all that are there; refuse any other.
+
+    `more` is what else to say of it in the error.
+    """
     known = tuple(there)
-    for modality in asked:
+    for modality in wanted or ():
         if modality not in known:
             raise DataError(
-                f"the file has no modality {modality!r}",
+                f"the file has no modality {modality!r}{more}",
                 file=path,
                 key="features.source.modalities",
                 hint=f"it has {', '.join(known) or 'none'}",
             )
+    return known if wanted is None else wanted
 
 
 def _recognises(kind: str, path: Path) -> bool:

@@ -4,27 +4,151 @@ Such a file is a tuple of dictionaries by dialogue and of lists of dialogues, mo
 
     ids, speakers, labels, text, audio, visual, sentences, train, test
 
-with one id, label and vector of each modality for each utterance of a dialogue (`mbd.features.dialogues` recognises the
-places). Dialogues are the groups. Where the file has no valid split, one is carved out of train by dialogue.
+with one id, label and vector of each modality for each utterance of a dialogue. Dialogues are the groups. Where the
+file has no valid split, one is carved out of train by dialogue. Projects add, drop and move places, so a place is
+recognised by its content:
+
+    ids        texts without spaces, all different        vectors     lists or arrays of numbers
+    texts      other texts: speakers, sentences           speakers    vectors of one 1 and else 0
+    labels     numbers                                    dialogues   names of dialogues
+
+Vectors are text, audio and visual in this order, and lists of dialogues train and test. What cannot be recognised for
+certain (a second kind of label, a fourth kind of vector, a third list) is not guessed: the user names the places.
 """
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mbd.errors import DataError
-from mbd.features.dialogues import LISTS, Places, arrange, modalities
-from mbd.features.labels import MOST_CLASSES
-from mbd.features.pickles import load_pickle, outermost
+from mbd.features.labels import with_labels
+from mbd.features.pickles import described, load_pickle, outermost
 from mbd.features.rows import Collection, Rows
-from mbd.features.sources import Source, refuse_unknown
+from mbd.features.sources import Source, choose_modalities
 from mbd.features.splits import carve_share
-from mbd.formats.features import Task
 from mbd.params.features import FeaturesSettings
 from mbd.tensors import Array
+
+LISTS = ("train", "valid", "test")
+_UNUSED = ("_", "speakers", "sentences")
+_VECTORS = {2: ("text", "audio"), 3: ("text", "audio", "visual")}
+_KEY = "features.source.iemocap.layout"
+_HINT = (
+    f"name each place in {_KEY}, such as [ids, speakers, labels, text, audio, visual, sentences, train, test], "
+    "with _ for one to leave out"
+)
+_NUMBER = (int, float, np.number)
+
+Places = dict[str, Any]
+
+
+def arrange(path: Path, content: object, layout: tuple[str, ...] | str) -> Places:
+    """Return the places that are used, by name: labels, train, test, the modalities, and ids and valid if there."""
+    if not isinstance(content, tuple | list):
+        raise DataError(
+            "such a file holds a tuple of dictionaries by dialogue and of lists of dialogues",
+            file=path,
+            value=type(content).__name__,
+            hint="give a feature file such as IEMOCAP_features.pkl of DialogueRNN, MMGCN or COGMEN",
+        )
+    names = _recognised(path, list(content)) if isinstance(layout, str) else layout
+    if len(names) != len(content):
+        raise DataError(
+            f"the layout names {len(names)} places and the tuple has {len(content)}",
+            file=path,
+            key=_KEY,
+            value=", ".join(names),
+            hint=_HINT,
+        )
+    places = {name: place for name, place in zip(names, content, strict=True) if name not in _UNUSED}
+    _check(path, names, places)
+    return places
+
+
+def modalities(places: Places) -> tuple[str, ...]:
+    """Return the names of the modalities among `places`."""
+    return tuple(name for name in places if name not in ("ids", "labels", *LISTS))
+
+
+def _recognised(path: Path, content: list[Any]) -> tuple[str, ...]:
+    dialogues = {name for place in content if isinstance(place, dict) for name in place}
+    kinds = [_kind(place, dialogues) for place in content]
+    vectors = kinds.count("vectors")
+    if (kinds.count("labels"), kinds.count("dialogues")) != (1, 2) or vectors not in _VECTORS:
+        raise DataError(
+            "the places of the tuple cannot be distinguished",
+            file=path,
+            value=", ".join(f"{place}: {kind}" for place, kind in enumerate(kinds)),
+            hint=_HINT,
+        )
+    names = {"ids": iter(("ids",)), "labels": iter(("labels",)), "dialogues": iter(("train", "test"))}
+    names["vectors"] = iter(_VECTORS[vectors])
+    return tuple(next(names[kind], "_") if kind in names else "_" for kind in kinds)
+
+
+def _kind(place: object, dialogues: set[Any]) -> str:
+    if isinstance(place, dict):
+        parts = [part for part in place.values() if _is_sequence(part)]
+        return _kind_of_utterances([utterance for part in parts for utterance in part])
+    if isinstance(place, list | tuple | set | frozenset | np.ndarray):
+        members = place.ravel().tolist() if isinstance(place, np.ndarray) else list(place)
+        if members and all(isinstance(member, str | int) and member in dialogues for member in members):
+            return "dialogues"
+    return "unknown"
+
+
+def _kind_of_utterances(utterances: list[Any]) -> str:
+    if not utterances:
+        return "empty"
+    if all(isinstance(u, str) for u in utterances):
+        return "ids" if len({*utterances}) == len(utterances) and not any(" " in u for u in utterances) else "texts"
+    if all(isinstance(u, _NUMBER) for u in utterances):
+        return "labels"
+    if all(map(_is_vector, utterances)):
+        return "speakers" if all(map(_is_one_hot, utterances)) else "vectors"
+    return "unknown"
+
+
+def _is_sequence(value: object) -> bool:
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def _is_vector(value: Any) -> bool:  # noqa: ANN401 -- whatever the file holds
+    return _is_sequence(value) and len(value) > 0 and isinstance(value[0], _NUMBER)
+
+
+def _is_one_hot(vector: Any) -> bool:  # noqa: ANN401 -- a list or an array of numbers
+    values = list(vector)
+    return values.count(1) == 1 and values.count(0) == len(values) - 1
+
+
+def _check(path: Path, names: tuple[str, ...], places: Places) -> None:
+    used = [name for name in names if name not in _UNUSED]
+    missing = [name for name in ("labels", "train", "test") if name not in places]
+    problem = None
+    if missing:
+        problem = f"no place is named {missing[0]}"
+    elif len(used) != len(places):
+        problem = "two places have the same name"
+    elif not modalities(places):
+        problem = "no place is a modality"
+    if problem:
+        raise DataError(problem, file=path, key=_KEY, value=", ".join(names), hint=_HINT)
+    for name, place in places.items():
+        kind, fits = ("list or set of dialogues", list | tuple | set | frozenset | np.ndarray)
+        if name not in LISTS:
+            kind, fits = "dictionary by dialogue", dict
+        if not isinstance(place, fits):
+            raise DataError(
+                f"the place of {name} holds no {kind}",
+                file=path,
+                key=_KEY,
+                value=type(place).__name__,
+                hint=_HINT,
+            )
+
 
 _EMOTIONS = ("happy", "sad", "neutral", "angry", "excited", "frustrated")
 _IEMOCAP = re.compile(r"Ses\d\d[FM]_")
@@ -35,14 +159,12 @@ def read(params: FeaturesSettings) -> Collection:
     """Read the file named by `features.source.path`."""
     path = Path(params.source.path or "")
     places = arrange(path, load_pickle(path), params.source.iemocap.layout)
-    wanted = _wanted(path, modalities(places), params.source.modalities)
+    wanted = choose_modalities(path, params.source.modalities, modalities(places))
     dialogues = {split: _dialogues(path, split, places) for split in LISTS if split in places}
     splits = {split: _rows(path, places, names, wanted) for split, names in dialogues.items()}
-    labels = np.concatenate([rows.labels for rows in splits.values()])
-    task: Task = params.source.task or ("classification" if labels.dtype.kind in "iu" else "regression")
-    splits = {split: _typed(path, rows, task) for split, rows in splits.items()}
-    notes: dict[str, Any] = {"places": list(places)}
     named = {dialogue for names in dialogues.values() for dialogue in names}
+    splits, task, classes, notes = with_labels(path, splits, params.source.task, _emotions(splits, named))
+    notes["places"] = list(places)
     if left_out := len(set(places["labels"]) - named):
         notes["dialogues in no split"] = left_out
     if "valid" not in splits:
@@ -53,16 +175,11 @@ def read(params: FeaturesSettings) -> Collection:
     return Collection(
         name=path.stem,
         task=task,
-        classes=_classes(labels, named) if task == "classification" else (),
+        classes=classes,
         splits={split: splits[split] for split in LISTS},
         files=(str(path),),
         notes=notes,
     )
-
-
-def _wanted(path: Path, there: tuple[str, ...], asked: tuple[str, ...] | None) -> tuple[str, ...]:
-    refuse_unknown(path, asked or (), there)
-    return there if asked is None else asked
 
 
 def _dialogues(path: Path, split: str, places: Places) -> list[Any]:
@@ -125,7 +242,7 @@ def _numbers(path: Path, name: str, dialogue: str | int, values: object) -> Arra
             f"{name} of the dialogue {dialogue} must be a list of numbers",
             file=path,
             key=name,
-            value=_described(values),
+            value=described(values),
             hint="name the places in features.source.iemocap.layout if another one is meant",
         )
     return values
@@ -142,7 +259,7 @@ def _matrix(path: Path, name: str, dialogue: str | int, values: Any) -> Array:  
             f"{name} of the dialogue {dialogue} must be vectors of one length",
             file=path,
             key=name,
-            value=", ".join(sorted({str(len(vector)) for vector in vectors})) or _described(values),
+            value=", ".join(sorted({str(len(vector)) for vector in vectors})) or described(values),
             hint="leave the modality out with features.source.modalities, or extract it again",
         )
     return np.stack(vectors)
@@ -163,28 +280,11 @@ def _joined(path: Path, modality: str, dialogues: list[Any], matrices: list[Arra
         return np.concatenate(matrices).astype(np.float32)
 
 
-def _typed(path: Path, rows: Rows, task: Task) -> Rows:
-    if task == "regression":
-        return replace(rows, labels=rows.labels.astype(np.float32))
-    if not np.isin(rows.labels, np.arange(MOST_CLASSES)).all():
-        raise DataError(
-            f"classes must be whole numbers from 0 up, below {MOST_CLASSES}",
-            file=path,
-            key="labels",
-            value=f"{rows.labels.min()} to {rows.labels.max()}",
-            hint="set features.source.task=regression if these are not classes",
-        )
-    return replace(rows, labels=rows.labels.astype(np.int64))
-
-
-def _classes(labels: Array, dialogues: set[Any]) -> tuple[str, ...]:
-    count = int(labels.max()) + 1
+def _emotions(splits: dict[str, Rows], dialogues: set[Any]) -> tuple[str, ...]:
+    """Return the names of IEMOCAP's classes, if these are its dialogues."""
+    count = 1 + max(rows.labels.max() for rows in splits.values())
     known = count in (4, 6) and all(_IEMOCAP.match(str(dialogue)) for dialogue in dialogues)
-    return _EMOTIONS[:count] if known else tuple(str(number) for number in range(count))
-
-
-def _described(value: object) -> str:
-    return f"{value.shape} {value.dtype}" if isinstance(value, np.ndarray) else f"{type(value).__name__}"
+    return _EMOTIONS[: int(count)] if known else ()
 
 
 SOURCE = Source(read, recognises=lambda path: path.suffix in (".pkl", ".pickle") and outermost(path) == "sequence")

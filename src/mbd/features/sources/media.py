@@ -27,11 +27,11 @@ from mbd.features.media.encoders import Encoder, MediaDamage, audio_encoder, tex
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
 from mbd.features.media.table import MediaTable, names_media, read_table
 from mbd.features.rows import SPLITS, Collection, Rows, within
-from mbd.features.sources import Source
+from mbd.features.sources import Source, choose_modalities
 from mbd.features.splits import with_groups_from_ids
 from mbd.files import canonical_digest
 from mbd.formats.features import Task
-from mbd.params.corruption import CorruptionSettings
+from mbd.params.base import CorruptionSettings
 from mbd.params.features import FeaturesSettings, MediaSettings
 from mbd.tensors import Array
 
@@ -55,10 +55,8 @@ def read(params: FeaturesSettings) -> Collection:
     encoders = {modality: _ENCODERS[modality](own, keeps=keeps) for modality in columns}
     digests = digests_of_files(files, own.workers)
     damaged = _damaged_rows(table, params)
-    vectors = {
-        modality: _vectors(encoders[modality], _contents(table, modality, column, digests), damaged, params)
-        for modality, column in columns.items()
-    }
+    contents = {modality: _contents(table, modality, column, digests) for modality, column in columns.items()}
+    vectors = {modality: _vectors(encoders[modality], contents[modality], damaged, params) for modality in columns}
     lacking = [modality for modality, found in vectors.items() if not any(vector.size for vector in found)]
     if lacking and params.source.modalities is not None:
         raise DataError(
@@ -87,6 +85,21 @@ def read(params: FeaturesSettings) -> Collection:
             **({"damage": params.damage.note("raw", int(damaged.sum()))} if params.damage.split else {}),
         },
     )
+
+
+def fill_cache(params: FeaturesSettings, shard: int, shards: int) -> None:
+    """Compute the vectors of one of `shards` parts of the contents, for the cache from which :func:`read` takes them.
+
+    A content is in a part by its digest, so that no two parts compute the same.
+    """
+    own, table = params.source.media, read_table(Path(params.source.path or ""))
+    columns, damaged = _columns(table, params.source.modalities), _damaged_rows(table, params)
+    digests = digests_of_files(_files(table, columns), own.workers)
+    for modality, column in columns.items():
+        encoder = _ENCODERS[modality](own, keeps=params.source.sequences == "keep")
+        contents = _contents(table, modality, column, digests)
+        mine = [each if each and int(each.digest[:8], 16) % shards == shard else None for each in contents]
+        _vectors(encoder, mine, damaged, params)
 
 
 def _labels(table: MediaTable, task: Task) -> tuple[Array, tuple[str, ...]]:
@@ -122,16 +135,7 @@ def _columns(table: MediaTable, asked: tuple[str, ...] | None) -> dict[str, str]
     # Where there is an audio column its empty cells mean no sound, whatever the video has.
     columns = {"text": "transcript", "audio": "audio" if "audio" in table.columns else "video", "visual": "video"}
     there = {modality: column for modality, column in columns.items() if column in table.columns}
-    for modality in asked or ():
-        if modality not in there:
-            raise DataError(
-                f"the table has nothing for the modality {modality!r}",
-                file=table.file,
-                key="features.source.modalities",
-                value=f"columns {', '.join(table.columns)}",
-                hint=f"it has {', '.join(there)}",
-            )
-    return {modality: there[modality] for modality in asked or there}
+    return {modality: there[modality] for modality in choose_modalities(table.file, asked, there)}
 
 
 def _files(table: MediaTable, columns: Mapping[str, str]) -> list[Path]:

@@ -23,10 +23,10 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.features.labels import MOST_CLASSES
-from mbd.features.pickles import load_pickle, outermost
-from mbd.features.pooling import Kept, Pooled, keep, pool
+from mbd.features.pickles import described, load_pickle, outermost
+from mbd.features.pooling import keep, pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
-from mbd.features.sources import Source
+from mbd.features.sources import Source, choose_modalities
 from mbd.features.splits import with_groups_from_ids
 from mbd.formats.features import Task
 from mbd.params.features import FeaturesSettings
@@ -94,19 +94,15 @@ class _Split:
         if isinstance(entry, list | tuple) and all(isinstance(x, int | float | np.number) for x in entry):
             entry = np.array(entry)
         if not isinstance(entry, np.ndarray) or entry.dtype.kind not in "fiub" or entry.shape[:1] != (entry.size,):
-            raise self.wrong(key, f"{key} must be a list of numbers, one for each row", _described(entry))
+            raise self.wrong(key, f"{key} must be a list of numbers, one for each row", described(entry))
         return entry.ravel()
 
     def sequences(self, key: str) -> Array:
         """Return an entry of sequences, n × T × d."""
         entry = self.get(key)
         if not isinstance(entry, np.ndarray) or entry.dtype.kind not in "fiu" or entry.ndim not in (2, 3):
-            raise self.wrong(key, f"{key} must be an array of numbers (rows × frames × dimension)", _described(entry))
+            raise self.wrong(key, f"{key} must be an array of numbers (rows × frames × dimension)", described(entry))
         return entry if entry.ndim == 3 else entry[:, None, :]
-
-
-def _described(entry: object) -> str:
-    return f"{entry.shape} {entry.dtype}" if isinstance(entry, np.ndarray) else type(entry).__name__
 
 
 def _splits(path: Path, content: object) -> list[_Split]:
@@ -114,7 +110,7 @@ def _splits(path: Path, content: object) -> list[_Split]:
         raise DataError(
             "an MMSA file is a dictionary with train, valid and test",
             file=path,
-            value=_described(content),
+            value=described(content),
             hint=_HINT,
         )
     named = {SPLIT_ALIASES.get(name, name): entries for name, entries in content.items() if isinstance(name, str)}
@@ -132,7 +128,7 @@ def _splits(path: Path, content: object) -> list[_Split]:
                 f"the split {name} must be a dictionary of entries",
                 file=path,
                 key=name,
-                value=_described(named[name]),
+                value=described(named[name]),
                 hint=_HINT,
             )
     return [_Split(path, split, named[split]) for split in SPLITS if split in named]
@@ -140,17 +136,8 @@ def _splits(path: Path, content: object) -> list[_Split]:
 
 def _modalities(path: Path, splits: list[_Split], asked: tuple[str, ...] | None) -> tuple[str, ...]:
     there = tuple(m for m, entry in _ENTRIES.items() if any(entry in split.entries for split in splits))
-    for modality in asked or ():
-        if modality not in there:
-            tokens = modality == "text" and "text_bert" in splits[0].entries
-            raise DataError(
-                f"the file has no modality {modality!r}"
-                + (": text_bert holds token ids, not vectors" if tokens else ""),
-                file=path,
-                key="features.source.modalities",
-                hint=f"it has {', '.join(there) or 'none'}",
-            )
-    return there if asked is None else asked
+    tokens = "text" in (asked or ()) and "text" not in there and "text_bert" in splits[0].entries
+    return choose_modalities(path, asked, there, ": text_bert holds token ids, not vectors" if tokens else "")
 
 
 def _rows(split: _Split, labels: Array, modalities: tuple[str, ...], notes: dict[str, Any], keeps: bool) -> Rows:
@@ -162,13 +149,10 @@ def _rows(split: _Split, labels: Array, modalities: tuple[str, ...], notes: dict
         if len(sequences) != len(ids):
             raise split.wrong(key, f"there must be as many rows of {key} as ids", f"{len(sequences)} and {len(ids)}")
         lengths = _lengths(split, key, sequences, notes)
-        if keeps:
-            found: Kept | Pooled = (kept := keep(sequences, lengths))
-            features[modality], true_lengths[modality] = kept.sequences, kept.lengths
-        else:
-            found = pooled = pool(sequences, lengths)
-            features[modality] = pooled.vectors
-        available[modality] = found.available
+        found = (keep if keeps else pool)(sequences, lengths)
+        features[modality], available[modality] = found.features, found.available
+        if found.lengths is not None:
+            true_lengths[modality] = found.lengths
         for what, count in (
             ("values that were NaN or infinite, set to 0", found.corrected),
             ("rows with frames beyond their length", found.left_out),

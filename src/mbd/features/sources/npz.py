@@ -30,7 +30,7 @@ from mbd.errors import DataError
 from mbd.features.labels import with_labels
 from mbd.features.pooling import pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows, within
-from mbd.features.sources import Source, refuse_unknown
+from mbd.features.sources import Source, choose_modalities
 from mbd.features.splits import with_groups_from_ids
 from mbd.formats.features import lengths_of
 from mbd.params.features import FeaturesSettings
@@ -189,8 +189,7 @@ def _modalities(
         left_out = {"variants not used": variants, "arrays not used": [name for name in others if name not in matrices]}
         notes: dict[str, Any] = {what: names for what, names in left_out.items() if names}
         return tuple(name for name in matrices if name not in variants), notes
-    refuse_unknown(path, asked, matrices)
-    return asked, {}
+    return choose_modalities(path, asked, matrices), {}
 
 
 def _rows(
@@ -250,7 +249,7 @@ def _modality(path: Path, name: str, keys: dict[str, str], numbers: Callable[[st
         return _Modality(convert(array, np.float32))
     if array.ndim == 3 and pooled:
         means = pool(array, lengths)
-        return _Modality(means.vectors, available=means.available)
+        return _Modality(means.features, available=means.available)
     kind = np.int64 if array.ndim == 2 else array.dtype if array.dtype in (np.float16, np.uint8) else np.float32
     array = convert(array, kind)
     if lengths is None:

@@ -119,7 +119,7 @@ def _draw(split: str, n: int, dims: dict[str, int], classes: int, preset: Preset
         if name in lengths:
             features[name] *= within(lengths[name], preset.frames[name])[:, :, None]
     if params.source.sequences == "mean":
-        features |= {name: pool(features[name], lengths.pop(name)).vectors for name in list(lengths)}
+        features |= {name: pool(features[name], lengths.pop(name)).features for name in list(lengths)}
     groups = np.char.add(f"{split}-v", np.char.zfill((np.arange(n) // preset.rows_per_group).astype(np.str_), 4))
     ids = np.char.add(np.char.add(groups, "_"), (np.arange(n) % preset.rows_per_group).astype(np.str_))
     return Rows.of(ids, labels, features, groups=groups, attributes=attributes, lengths=lengths)

@@ -2,10 +2,11 @@
 
 One row for each utterance, with columns for id, label, split and group (`features.source.table` names them). A modality
 is either a column of lists of numbers (in CSV: `[0.1, 0.2]`), or columns that differ in a number at the end, as
-`my voice_0`, `my voice_1`. A modality without values in a row is not available in that row.
+`my voice_0`, `my voice_1`. A modality with an empty cell in a row is not available in that row, unless
+`features.source.table.empty` refuses it.
 
-A folder has a file or a folder for each split, named after it. A table without a split column is divided by group; one
-without a valid split gives up a share of its training groups.
+A folder has a file or a folder for each split, named after it, or is a single set that `datasets` has saved. A table
+without a split column is divided by group; one without a valid split gives up a share of its training groups.
 """
 
 import json
@@ -25,7 +26,7 @@ from mbd.errors import DataError
 from mbd.features.labels import with_labels
 from mbd.features.media.table import names_media
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
-from mbd.features.sources import Source, refuse_unknown
+from mbd.features.sources import Source, choose_modalities
 from mbd.features.splits import carve_share, with_groups_from_ids
 from mbd.params.features import FeaturesSettings, TableSettings
 from mbd.tensors import Array
@@ -51,6 +52,7 @@ def _read(params: FeaturesSettings) -> Collection:
     files, table = _tables(path, settings.split)
     columns = _modality_columns(path, table, settings, params.source.modalities)
     rows, has_groups = _rows(path, table, settings, columns)
+    lacking = {modality: int((~there).sum()) for modality, there in rows.available.items() if not there.all()}
     splits = _by_split(path, table, settings.split, rows)
     if not has_groups:
         splits = with_groups_from_ids(splits, params.source.group_pattern)
@@ -64,7 +66,10 @@ def _read(params: FeaturesSettings) -> Collection:
         classes=classes,
         splits=splits,
         files=tuple(str(file) for file in files),
-        notes=({"columns not used": unused} if unused else {}) | drawn | notes,
+        notes=({"columns not used": unused} if unused else {})
+        | {f"rows without {modality}": f"{count}, because a cell is empty" for modality, count in lacking.items()}
+        | drawn
+        | notes,
     )
 
 
@@ -79,7 +84,9 @@ def recognises(path: Path) -> bool:
 
 
 def _files(folder: Path) -> dict[str, list[Path]]:
-    """Return the files of each split in a folder: `train.csv`, or those in `train/`."""
+    """Return the files of each split in a folder: `train.csv`, or those in `train/`; of a single saved set by ""."""
+    if (folder / "state.json").is_file():
+        return {"": sorted(file for file in folder.iterdir() if file.suffix == ".arrow")}
     found: dict[str, list[Path]] = {}
     for entry in sorted(folder.iterdir()):
         split = SPLIT_ALIASES.get(entry.stem, entry.stem)
@@ -104,7 +111,7 @@ def _tables(path: Path, split_column: str) -> tuple[list[Path], pa.Table]:
     tables = []
     for split, files in by_split.items():
         table = pa.concat_tables([_table(file) for file in files])
-        if split_column not in table.column_names:
+        if split and split_column not in table.column_names:
             table = table.append_column(split_column, pa.repeat(pa.scalar(split), len(table)))
         tables.append(table)
     try:
@@ -125,8 +132,11 @@ def _table(file: Path) -> pa.Table:
             table = pa.parquet.read_table(file, memory_map=True)
         else:
             table = _arrow(file)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).partition("\n")[0]
+        # Arrow and parquet files hold offsets, indices and texts that pyarrow follows unchecked, beyond the memory
+        # of the process if they say so.
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, MemoryError, SystemError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
         raise DataError(
             f"this cannot be read as a table: {reason}", file=file, hint=f"the name says that it is {file.suffix}"
         ) from error
@@ -160,10 +170,19 @@ def _rows(path: Path, table: pa.Table, settings: TableSettings, columns: Mapping
         ids = np.char.add("row-", np.char.zfill(np.arange(count).astype(np.str_), len(str(count))))
     has_groups = settings.group in there
     matrices = {modality: _matrix(path, table, names) for modality, names in columns.items()}
-    available: dict[str, Array] = {
-        modality: np.asarray(~np.isnan(matrix).all(axis=1)) for modality, matrix in matrices.items()
-    }
+    available: dict[str, Array] = {}
     for modality, matrix in matrices.items():
+        empty = np.isnan(matrix)
+        available[modality] = np.asarray(~empty.any(axis=1))
+        if settings.empty == "refuse" and not available[modality].all():
+            row = int(available[modality].argmin())
+            names = columns[modality]
+            raise DataError(
+                "a cell is empty",
+                file=path,
+                key=f"column {names[int(empty[row].argmax()) if len(names) > 1 else 0]}, row {row + 1}",
+                hint=f"fill it, leave the row out, or set {_KEY}.empty=missing",
+            )
         matrix[~available[modality]] = 0
     rows = Rows.of(
         ids,
@@ -252,8 +271,7 @@ def _modality_columns(
                 value=f"{modality}: {column}",
                 hint=f"found: {', '.join(found) or 'none'}",
             )
-    refuse_unknown(path, asked or (), names)
-    chosen = {modality: found[names[modality]] for modality in (asked or names)}
+    chosen = {modality: found[names[modality]] for modality in choose_modalities(path, asked, names)}
     if len(chosen) < 2:
         raise DataError(
             "a multimodal model needs at least two modalities",

@@ -1,12 +1,15 @@
 """Buckets, with all versions of their objects; listed in pages, and removed in batches of a thousand."""
 
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.params.operations import StoreSettings
+from mbd.purge.contents import ENDINGS, Held, held_in
 from mbd.purge.places import Place, ReportObstacle, Unsearchable, copy_of, named_by
 from mbd.purge.places.folders import Folder, names_output
 from mbd.purge.targets import Targets
@@ -44,7 +47,7 @@ class BucketPlace:
             report_obstacle(_unknown(self.where, unknown))
         try:
             for prefix in self.prefixes:
-                yield from self._objects(prefix, targets, known)
+                yield from self._objects(prefix, targets, known, report_obstacle)
                 yield from self._uploads(prefix, targets)
         except MbdError as error:
             report_obstacle(
@@ -72,7 +75,9 @@ class BucketPlace:
             stayed |= dict.fromkeys([*by_object.values(), *uploads], failed)
         return stayed
 
-    def _objects(self, prefix: str, targets: Targets, known: Targets) -> Iterator[Copy]:
+    def _objects(
+        self, prefix: str, targets: Targets, known: Targets, report_obstacle: ReportObstacle
+    ) -> Iterator[Copy]:
         unnamed = known.without_md5
         for stored in self.store.versions(prefix):
             if stored.version is not None and not stored.tag:
@@ -84,6 +89,12 @@ class BucketPlace:
                     )
             elif target := self._target(stored, targets, known, unnamed):
                 yield copy_of(target, stored.name, stored.size, version=stored.version)
+            elif not self.by_name and stored.name.endswith(ENDINGS):
+                held, obstacle = self._within(stored, targets)
+                if obstacle:
+                    report_obstacle(obstacle)
+                if held:
+                    yield copy_of(held.target, stored.name, stored.size, version=stored.version, inside=held.inside)
 
     def _target(self, stored: StoredObject, targets: Targets, known: Targets, unnamed: Targets) -> Target | None:
         if self.by_name:
@@ -98,6 +109,15 @@ class BucketPlace:
             return known.by_sha256(sha256_pieces(self.store.pieces(stored)))
         except NotThereError:
             return None
+
+    def _within(self, stored: StoredObject, targets: Targets) -> tuple[Held | None, Obstacle | None]:
+        with tempfile.TemporaryFile() as content:
+            try:
+                content.writelines(self.store.pieces(stored))
+            except NotThereError:
+                return None, None
+            content.seek(0)
+            return held_in(cast(BinaryIO, content), f"{self.where}/{stored.name}", targets)
 
     def _names_output(self, stored: StoredObject, targets: Targets) -> bool:
         try:

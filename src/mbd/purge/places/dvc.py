@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
+from mbd.errors import DataError, MbdError, UsageError
 from mbd.params.operations import StoreSettings
 from mbd.purge.places import Place
 from mbd.purge.places.buckets import BucketPlace, local_path, place_at
@@ -55,11 +55,9 @@ def dvc_repository(folder: Path) -> DvcRepository | None:
     """Return the DVC repository that contains `folder`, or None."""
     if not any((parent / ".dvc").is_dir() for parent in (folder.absolute(), *folder.absolute().parents)):
         return None
-    try:
-        from dvc.exceptions import DvcException, NotDvcRepoError  # noqa: PLC0415 -- takes half a second
-        from dvc.repo import Repo  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError("a purge in a DVC repository", "data", "dvc") from error
+    from dvc.exceptions import DvcException, NotDvcRepoError  # noqa: PLC0415 -- takes half a second
+    from dvc.repo import Repo  # noqa: PLC0415
+
     try:
         repo = Repo(str(folder))
     except NotDvcRepoError:

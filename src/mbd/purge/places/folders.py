@@ -1,8 +1,9 @@
 """Folders on this machine, searched file by file: by the digest in the name if DVC gives one, else by size and SHA-256.
 
 A workspace file may be a copy, a reflink, a hard link or a symbolic link of a cached file. Each is found and removed on
-its own, and so is the target of a symbolic link outside all places. Hard links outside all places cannot be found, but
-are counted (:attr:`mbd.purge.places.Copy.inode`).
+its own. A symbolic link that leads out of all places is not followed: a link to a copy is removed, the copy itself is
+reported, and so is a folder that was not searched. Hard links outside all places cannot be found, but are counted
+(:attr:`mbd.purge.places.Copy.inode`).
 """
 
 import os
@@ -15,6 +16,7 @@ import yaml
 
 from mbd.files import sha256_file
 from mbd.formats.purge import Copy, Obstacle, Target
+from mbd.purge.contents import held_in
 from mbd.purge.places import ReportObstacle, copy_of, named_by
 from mbd.purge.targets import Targets
 
@@ -33,6 +35,8 @@ class Folder:
     """whether digests in file names are trusted, as in caches and stores"""
     keep: str | None = None
     """hint why nothing may be removed here; None: files may be removed"""
+    opened: bool = True
+    """whether to look into files, as well as at their digests (:mod:`mbd.purge.contents`)"""
     expected: bool = False
     """whether it must exist: a folder that is not mounted is not an empty one"""
 
@@ -49,7 +53,7 @@ class Folder:
             report_obstacle(Obstacle(reason="the folder does not exist", detail=str(self.root), hint=hint))
         for path in files_below(self.root, self.others, report_obstacle):
             try:
-                yield from self._copies(path, targets, unnamed)
+                yield from self._copies(path, targets, unnamed, report_obstacle)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -80,7 +84,9 @@ class Folder:
                 )
         return stayed
 
-    def _copies(self, path: Path, targets: Targets, unnamed: Targets) -> Iterator[Copy]:
+    def _copies(
+        self, path: Path, targets: Targets, unnamed: Targets, report_obstacle: ReportObstacle
+    ) -> Iterator[Copy]:
         linked = path.is_symlink()
         if linked and not path.exists():
             _, target = named_by(path.readlink().as_posix(), targets)
@@ -90,14 +96,32 @@ class Folder:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode):
             return
-        target = self._target(path, facts.st_size, targets, unnamed)
+        target, inside = self._target(path, facts.st_size, targets, unnamed), None
+        if target is None and self.opened and not linked:
+            target, inside = self._within(path, targets, report_obstacle)
         if target is None:
             return
         links = None if linked else (facts.st_dev, facts.st_ino, facts.st_nlink)
-        yield copy_of(target, str(path), facts.st_size, inode=links)
-        real = path.resolve()
-        if linked and not any(real.is_relative_to(root) for root in (self.root.resolve(), *self.others)):
-            yield copy_of(target, str(real), facts.st_size, inode=(facts.st_dev, facts.st_ino, facts.st_nlink))
+        yield copy_of(target, str(path), facts.st_size, inode=links, inside=inside)
+        if linked and _leads_out(path, self.root, self.others):
+            report_obstacle(
+                Obstacle(
+                    reason="a link led to a copy outside all places",
+                    detail=f"{path} led to {path.resolve()}",
+                    hint="remove that file, and add its folder to purge.folders",
+                )
+            )
+
+    def _within(
+        self, path: Path, targets: Targets, report_obstacle: ReportObstacle
+    ) -> tuple[Target | None, str | None]:
+        with path.open("rb") as stream:
+            held, obstacle = held_in(stream, str(path), targets)
+        if obstacle:
+            report_obstacle(obstacle)
+        if held is None or sha256_file(path) in targets.released:
+            return None, None
+        return held.target, held.inside
 
     def _target(self, path: Path, size: int, targets: Targets, unnamed: Targets) -> Target | None:
         if self.by_name:
@@ -170,7 +194,10 @@ def names_output(entry: bytes, targets: Targets) -> bool:
 
 
 def files_below(root: Path, others: frozenset[Path], report_obstacle: ReportObstacle) -> Iterator[Path]:
-    """Yield the files and links below a folder, sorted; symbolic links to folders are followed, each folder once."""
+    """Yield the files and links below a folder, sorted.
+
+    Symbolic links to folders are followed within the places, each folder once.
+    """
     visited: set[tuple[int, int]] = set()
     waiting = [root]
     while waiting:
@@ -178,6 +205,15 @@ def files_below(root: Path, others: frozenset[Path], report_obstacle: ReportObst
         try:
             facts = folder.stat()
             if (facts.st_dev, facts.st_ino) in visited or (folder != root and folder.resolve() in others):
+                continue
+            if folder != root and folder.is_symlink() and _leads_out(folder, root, others):
+                report_obstacle(
+                    Obstacle(
+                        reason="a link leads to a folder outside all places",
+                        detail=f"{folder} leads to {folder.resolve()}, which was not searched",
+                        hint="add that folder to purge.folders, or remove the link",
+                    )
+                )
                 continue
             visited.add((facts.st_dev, facts.st_ino))
             with os.scandir(folder) as entries:
@@ -189,6 +225,11 @@ def files_below(root: Path, others: frozenset[Path], report_obstacle: ReportObst
             continue
         waiting += [folder / entry.name for entry in reversed(listed) if entry.is_dir()]
         yield from (folder / entry.name for entry in listed if not entry.is_dir())
+
+
+def _leads_out(path: Path, root: Path, others: frozenset[Path]) -> bool:
+    real = path.resolve()
+    return not any(real.is_relative_to(place) for place in (root.resolve(), *others))
 
 
 def unreadable(path: Path, error: OSError) -> Obstacle:

@@ -4,11 +4,14 @@ Files are compared by content. A version with a purged file is removed with all 
 alone. MLflow removes no file when a version or a run is deleted, so these are removed by their addresses.
 """
 
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle
+from mbd.purge.contents import ENDINGS, held_in
 from mbd.purge.places import ReportObstacle, copy_of
 from mbd.purge.targets import Targets
 from mbd.storage.mlflow import MlflowRegistry
@@ -37,7 +40,7 @@ class MlflowPlace:
                 places.setdefault(location.rstrip("/"), None)
             met: set[str] = set()
             for location, version in places.items():
-                for copy in self._copies(location, version, targets):
+                for copy in self._copies(location, version, targets, report_obstacle):
                     if copy.name not in met:  # the files of a version are among those of its run
                         met.add(copy.name)
                         yield copy
@@ -58,9 +61,20 @@ class MlflowPlace:
                 stayed[copy] = Obstacle(reason=reason, detail=detail, hint=error.hint or _HINT)
         return stayed
 
-    def _copies(self, location: str, version: str | None, targets: Targets) -> Iterator[Copy]:
+    def _copies(
+        self, location: str, version: str | None, targets: Targets, report_obstacle: ReportObstacle
+    ) -> Iterator[Copy]:
         for artifact in self.registry.files(location):
+            target, inside = None, None
             if artifact.size is None or targets.may_be(artifact.size):
                 target = targets.by_sha256(self.registry.sha256(artifact))
-                if target:
-                    yield copy_of(target, artifact.name, artifact.size or 0, version=version)
+            if target is None and artifact.path.endswith(ENDINGS):
+                with tempfile.TemporaryDirectory() as folder:
+                    file = self.registry.fetch(artifact, Path(folder))
+                    with file.open("rb") as stream:
+                        held, obstacle = held_in(stream, artifact.name, targets)
+                if obstacle:
+                    report_obstacle(obstacle)
+                target, inside = (held.target, held.inside) if held else (None, None)
+            if target:
+                yield copy_of(target, artifact.name, artifact.size or 0, version=version, inside=inside)

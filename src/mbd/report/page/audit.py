@@ -1,7 +1,8 @@
 """The content of an audit: attacks beside the reference, utility, and the decision of the gate.
 
 One set of tables and plots, used by the certificate's page, by `report.md` of `mbd attack`
-(`audit_page`), by the terminal (`audit_overview`) and by the pictures (`audit_plots`).
+(`audit_page`) and by the pictures (`audit_plots`); the terminal shows the strongest finding of each attack
+(`audit_summary`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +14,7 @@ from mbd.formats.leakage import AttackRecord, EarlierAudits, LeakageRecord, Lowe
 from mbd.formats.predicate import Evidence
 from mbd.formats.strength import power_in_words
 from mbd.report.page.content import (
+    ABSENT,
     Block,
     Fact,
     Facts,
@@ -28,10 +30,20 @@ from mbd.report.page.content import (
 )
 from mbd.report.page.plot import ROLES
 from mbd.report.page.words import measure_words
+from mbd.report.text import table
 
 _RELEASED = "as released"
 _VARIANTS = {_RELEASED: "", "int8": " (INT8)", "pruned": " (pruned)"}
-_UTILITY = ("metric, inputs", *ROLES, "after − reference", "after − before", "margin", "decision")
+_UTILITY = (
+    *("metric, inputs", *ROLES, "after − reference", "after − before", "may be lost", "decision"),
+    "losses that this audit could miss",
+)
+_READING = (
+    "Accuracies and F1 are in percent. No input contains a deleted modality. The brackets hold the interval in which a "
+    "value lies with a confidence of {confidence:g}: from few rows it is wide, and then it says little. A row passes "
+    "unless surely more is lost than may be lost, so that a wide interval passes, too: the last column says which "
+    "losses against the reference these rows would not reliably have shown."
+)
 _DESCRIPTION = (
     "Further to the right is more leakage. The released model should match the reference; the shaded band is the "
     "tolerance around it. The dashed line is chance. The table lists the values with their intervals."
@@ -95,14 +107,40 @@ def _compared(audit: AuditSummary) -> Iterator[Block]:
 
 
 def audit_page(record: LeakageRecord) -> Page:
-    """Return the report of an audit."""
-    page = audit_overview(record)
-    return page.model_copy(update={"sections": (*page.sections, _method(record))})
+    """Return the report of an audit: the decision, every judged measure, utility, and how it was made."""
+    sections = (*_sections(record), _method(record))
+    return Page(kind="Audit", title=_title(record), summary=(_summary(record),), glance=(), sections=sections)
 
 
-def audit_overview(record: LeakageRecord) -> Page:
-    """Return what the terminal shows of an audit: the decision, every judged measure, and utility."""
-    return Page(kind="Audit", title=_title(record), summary=(_summary(record),), glance=(), sections=_sections(record))
+def audit_summary(record: LeakageRecord, width: int | None = None) -> str:
+    """Return for the terminal: the decision, the strongest finding of each attack and utility; then what else counts.
+
+    Args:
+        record: The audit.
+        width: Columns of the table; by default those of the terminal.
+
+    """
+    judged = [a for a in record.attacks if a.variant == _RELEASED and a.decision != "informational"]
+    rows: list[list[object]] = []
+    for modality, attack in dict.fromkeys((a.modality, a.attack) for a in judged):
+        own = [a for a in judged if (a.modality, a.attack) == (modality, attack)]
+        strongest = max(own, key=lambda a: a.difference.value if a.difference else 0.0)
+        values = (strongest.before, strongest.after, strongest.reference)
+        numbers = [ABSENT if each is None else f"{each.value:.3f}" for each in values]
+        passed, blind = sum(a.passes for a in own), sum(a.blind is True for a in own)
+        rows.append([measure_words(strongest.id, modality), *numbers, f"{passed} of {len(own)}", blind])
+    header = ["strongest measure of each attack", *ROLES, "passed", "blind"]
+    utility = [
+        f"{TITLES.get(u.metric, u.metric)} on {u.regime}: {u.decision}, {u.after.value:.{_digits(u.metric)}f} "
+        f"(reference {u.reference.value:.{_digits(u.metric)}f})"
+        for u in record.utility
+        if u.decision != "informational"
+    ]
+    more = [
+        f"Power: {power_in_words(record)}.",
+        _BLIND.format(blind=sum(a.blind is True for a in judged), all=len(judged)),
+    ]
+    return "\n".join([_title(record), table(header, rows, width), *utility, "", *more])
 
 
 def audit_plots(record: LeakageRecord) -> Iterator[Plot]:
@@ -197,12 +235,15 @@ def _attacks(leakage: LeakageRecord) -> Iterator[Block]:
 
 
 def _earlier(found: EarlierAudits | None) -> str:
-    """Return in one sentence how often the same weights were audited before."""
+    """Return in one sentence how often deletions of the same modalities from the same weights were audited before."""
     if found is None:
-        return "Earlier audits of these weights were not counted."
+        return "Earlier audits of such deletions from the same model were not counted."
     if not found.audits:
-        return "Where it ran, no earlier audit of these weights is recorded."
-    return f"Where it ran, {found.audits} earlier audits of these weights are recorded; {found.refused} were refused."
+        return "Beside the ledgers, no earlier audit of such a deletion from the same model is recorded."
+    return (
+        f"Beside the ledgers, {found.audits} earlier audits of such deletions from the same model are recorded; "
+        f"{found.refused} were refused."
+    )
 
 
 def _measure(attack: AttackRecord) -> MeasureRow:
@@ -230,7 +271,7 @@ def _bound(bound: LowerBound) -> str:
 def _utility(leakage: LeakageRecord) -> Iterator[Block]:
     if not leakage.utility:
         return
-    yield Text(text="Accuracies and F1 are in percent. No input contains a deleted modality.")
+    yield Text(text=_READING.format(confidence=leakage.suite.parameters["confidence"]))
     rows = tuple(
         (
             f"{TITLES.get(u.metric, u.metric)}, {u.regime}",
@@ -240,6 +281,7 @@ def _utility(leakage: LeakageRecord) -> Iterator[Block]:
             ),
             f"{u.margin:g}",
             u.decision,
+            "any" if u.detectable is None else f"below {u.detectable:.{_digits(u.metric)}f}",
         )
         for u in leakage.utility
     )

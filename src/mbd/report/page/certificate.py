@@ -1,8 +1,8 @@
 """The page of one certificate: the content of its signed statement, and its context.
 
 The page comes from the statement alone, except for `PageContext`: the certificate's digest, its entry in the log, its
-`leakage.json`, and, if a store was read, later statements about it. No clock is read, so the same context gives the
-same page; it does not say whether a date has passed.
+`leakage.json`, and, if a store was asked, whether it is in force and what was stated about it later. No clock is read:
+the same context gives the same page.
 """
 
 from collections.abc import Iterator
@@ -24,23 +24,33 @@ from mbd.formats.statement import (
     RevocationStatement,
     SupersessionStatement,
 )
-from mbd.history.facts import certificate_facts
-from mbd.history.state import Status, status_of
 from mbd.log.checkpoint import Inclusion
 from mbd.report.page.audit import evidence, utility
-from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Link, Page, PageSection, PageTable, Verification
+from mbd.report.page.content import (
+    ABSENT,
+    Block,
+    Fact,
+    Facts,
+    Items,
+    Link,
+    Page,
+    PageSection,
+    PageTable,
+    Standing,
+    Verification,
+)
 from mbd.report.page.origin import budget, copies, day, origin, request, weights
-from mbd.report.page.words import commands, deadline, forgotten, guaranteed, limits, proven, summary
+from mbd.report.page.words import commands, deadline, forgotten, guaranteed, limits, summary
+from mbd.verifier.verdict import fingerprint
 
 KIND = "Modality Deletion Certificate"
-_NOT_CHECKED = "not checked: no store was given"
 _CAUTION = (
     "This page is not evidence: anyone could have written it. Choose the files that you received, and a trust file "
     "obtained independently of the certificate. They stay on this computer; the page cannot send anything."
 )
 _BEYOND = (
-    "At most, this page finds a certificate authentic. Not checked here, but by the command below: whether the "
-    "certificate was revoked or replaced later, so whether it is still in force, whether the "
+    "At most, this page finds a certificate genuine. Not checked here, but by the command below: whether the "
+    "certificate is still in force, whether the "
     "weights have the structure that it states, and whether the privacy budget and the gate were computed correctly."
 )
 
@@ -55,10 +65,14 @@ class PageContext:
     """its entry in the log, according to its proof"""
     leakage: LeakageRecord | None = None
     """its `leakage.json`; None: it has none, or it is not at hand"""
-    about: tuple[AnyStatement, ...] | None = None
-    """verified statements about it; None: no store was read"""
-    status: Status | None = None
-    """what follows from them, without regard to the time"""
+    about: tuple[AnyStatement, ...] = ()
+    """verified statements about it"""
+    reaudit_by: datetime | None = None
+    """by when to audit again, as set by the last audit that passed"""
+    keys: tuple[str, ...] = ()
+    """SHA-256 of the keys that signed it"""
+    standing: Standing | None = None
+    """whether it was in force when a store was asked; None: none was"""
     answered: tuple[str, ...] = ()
     """ids of the requests that it answers"""
     url: str | None = None
@@ -70,15 +84,17 @@ class PageContext:
 def certificate_page(statement: DeletionStatement, context: PageContext) -> Page:
     """Return the whole page of a certificate."""
     predicate = statement.predicate
-    purge = _last_purge(context.about or ())
+    purge, due = _last_purge(context.about), context.reaudit_by or predicate.reaudit_by
     erasure = purge.erasure if purge else predicate.erasure
-    state = context.status or status_of(certificate_facts(0, context.digest, statement), (), predicate.issued)
     return Page(
         kind=KIND,
-        title=_title(predicate),
+        title=_title(predicate) if _holds(context.standing) else f"Claimed: {_title(predicate)}",
+        number=fingerprint(context.digest),
+        address=context.url,
+        standing=context.standing,
         back=context.back,
-        summary=(*_warning(state), *summary(predicate, erasure, state.reaudit_by)),
-        glance=(*_glance(predicate, state.reaudit_by), Fact(name="status", value=_status(state, context))),
+        summary=summary(predicate, erasure, due),
+        glance=tuple(_glance(predicate, due, context.keys)),
         sections=(
             guaranteed(predicate),
             limits(predicate),
@@ -120,35 +136,30 @@ def unsigned_page(predicate: Predicate, released: str, leakage: LeakageRecord | 
     )
 
 
+def _holds(standing: Standing | None) -> bool:
+    """Return whether what the certificate says may be the headline; without a store nothing stands against it."""
+    return standing is None or standing.verdict in ("verified", "replaced")
+
+
 def _title(predicate: Predicate) -> str:
-    deleted = forgotten(predicate)
-    if shown := proven(predicate.guarantee, deleted):
-        return f'Model "{predicate.model}" is {shown}'
-    return f'Attacks found no {deleted} in model "{predicate.model}"'
+    guarantee = predicate.guarantee
+    return guarantee.say(guarantee.rules.headline, forgotten(predicate), predicate.model)
 
 
-def _glance(predicate: Predicate, due: datetime) -> Iterator[Fact]:
-    method = predicate.method
-    yield Fact(name="guarantee", value=predicate.guarantee.kind)
+def _glance(predicate: Predicate, due: datetime, keys: tuple[str, ...] = ()) -> Iterator[Fact]:
+    method, guarantee = predicate.method, predicate.guarantee
+    short = guarantee.say(guarantee.rules.short, forgotten(predicate))
+    yield Fact(name="guarantee", value=f"{guarantee.kind} ({short})")
     yield Fact(name="method", value=method.name + (f", {method.variant}" if method.variant else ""))
-    yield Fact(name="issuer", value=predicate.issuer.name or "not named")
+    yield Fact(name="issuer", value=predicate.issuer.name or "not stated")
     if predicate.issuer.contact:
         yield Fact(name="contact", value=predicate.issuer.contact)
+    if keys:
+        yield Fact(name="signed by key", value=", ".join(map(fingerprint, keys)), code=True)
     yield Fact(name="issued", value=day(predicate.issued))
     yield Fact(name=deadline(predicate), value=day(due))
     if predicate.request.reference:
         yield Fact(name="request", value=predicate.request.reference)
-
-
-def _warning(found: Status) -> Iterator[str]:
-    if found.state != "valid":
-        yield f"Do not rely on this certificate: {found.reason}."
-
-
-def _status(found: Status, context: PageContext) -> str:
-    if context.about is None:
-        return _NOT_CHECKED
-    return "valid: no statement in the store withdraws it" if found.state == "valid" else found.reason
 
 
 def _last_purge(about: tuple[AnyStatement, ...]) -> PurgeReport | None:

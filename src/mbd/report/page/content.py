@@ -4,10 +4,14 @@ Nothing in it is markup: each renderer (`text`, `markdown`, `html`) escapes ever
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Literal
 
 from mbd.formats.leakage import Decision, Interval
+from mbd.formats.verdict import VERDICTS, VerdictRules
+from mbd.formats.verdict import Decision as Verdict
 from mbd.records import Record
+from mbd.verifier.words import begin_sentence
 
 
 class Text(Record):
@@ -145,6 +149,35 @@ class PageSection(Record):
     blocks: tuple[Block, ...]
 
 
+class Standing(Record):
+    """What a store said of a certificate when its page was made."""
+
+    verdict: Verdict
+    reason: str
+    """why, if it is not verified"""
+    asked: datetime
+
+    @property
+    def rules(self) -> VerdictRules:
+        """What the verdict means."""
+        return VERDICTS[self.verdict]
+
+    @property
+    def word(self) -> str:
+        """The verdict as it is shown."""
+        return self.verdict.upper()
+
+    @property
+    def when(self) -> str:
+        """When the store was asked."""
+        return f"{self.asked:%Y-%m-%d %H:%M} UTC"
+
+    @property
+    def sentence(self) -> str:
+        """What the verdict means, and why it is that."""
+        return f"{self.rules.sentence} {begin_sentence(self.reason)}." if self.reason else self.rules.sentence
+
+
 class Page(Record):
     """The whole content of a page."""
 
@@ -152,6 +185,12 @@ class Page(Record):
     kind: str
     """what the page is, above its title"""
     title: str
+    number: str | None = None
+    """of a certificate: the start of its digest, to compare by eye and to file it"""
+    address: str | None = None
+    """where it is published, for the QR code; null: only its digest is known"""
+    standing: Standing | None = None
+    """whether it was in force when the page was made; null: no store was asked"""
     back: Link | None = None
     summary: tuple[str, ...]
     """a few sentences that need no knowledge of machine learning"""
@@ -161,6 +200,16 @@ class Page(Record):
 
 
 ABSENT = "–"
+NOT_ASKED = "Whether this certificate is in force was not asked: no store was given."
+
+
+def standing_line(page: Page) -> str | None:
+    """Return in a line whether a certificate was in force when its page was made; None: the page is about none."""
+    if page.number is None:
+        return None
+    return f"{page.standing.word} ({page.standing.when}): {page.standing.sentence}" if page.standing else NOT_ASKED
+
+
 _MEASURES = ("attack", "chance", "before", "after", "reference", "after − reference", "tolerance", "decision")
 
 

@@ -9,12 +9,17 @@ policy allows its own script and style and nothing else:
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterator
 from functools import cache
 from html import escape
 from importlib.resources import files
 
+import segno
+
+from mbd.formats.verdict import VERDICTS
 from mbd.report.page.content import (
+    NOT_ASKED,
     Block,
     Cell,
     Command,
@@ -29,25 +34,27 @@ from mbd.report.page.content import (
     Text,
     Verification,
 )
+from mbd.report.page.pdf import Paper
 from mbd.report.page.plot import plot_html
 
-CHECKS = ("bytes", "sha256", "canonical", "envelope", "trust", "log", "checks")
+_CHECKS = ("bytes", "sha256", "canonical", "envelope", "trust", "log", "checks")
 """the parts of the script that verify, in dependency order; `panel` shows the results"""
 _SHORT = 12
 """cells up to this length do not wrap"""
 
 
-def to_html(page: Page) -> str:
-    """Return the page."""
+def to_html(page: Page, paper: Paper | None = None) -> str:
+    """Return the page; `paper`: what it is printed on, else what the reader chooses."""
+    looks = f"{style()}{_footer(page, paper)}"
     checks = any(isinstance(block, Verification) for section in page.sections for block in section.blocks)
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{escape(policy(with_script=checks))}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{escape(policy(looks, with_script=checks))}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">',
-            f"<title>{escape(page.title)} · {escape(page.kind)}</title>",
-            f'<style>{style()}</style>\n</head>\n<body>\n<a class="skip" href="#content">Skip to the content</a>',
+            f"<title>{_word(page)}{escape(page.title)} · {escape(page.kind)}</title>",
+            f'<style>{looks}</style>\n</head>\n<body>\n<a class="skip" href="#content">Skip to the content</a>',
             _header(page),
             _contents(page),
             '<main id="content" tabindex="-1">',
@@ -63,9 +70,47 @@ def _header(page: Page) -> str:
     back = f'<p class="back"><a href="{escape(page.back.href)}">{escape(page.back.text)}</a></p>' if page.back else ""
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in page.summary)
     return (
-        f'<header>{back}<p class="kind">{escape(page.kind)}</p><h1>{escape(page.title)}</h1>'
-        f'<div class="summary">{sentences}</div>{_facts(page.glance, "glance")}</header>'
+        f'<header>{back}<p class="kind">{escape(page.kind)}</p><h1>{escape(page.title)}</h1>{_standing(page)}'
+        f'<div class="summary">{sentences}</div><div class="head">{_facts(page.glance, "glance")}{_code(page)}</div>'
+        "</header>"
     )
+
+
+def _word(page: Page) -> str:
+    """Return how the title of a window begins."""
+    return f"{page.standing.word}: " if page.standing else ""
+
+
+def _standing(page: Page) -> str:
+    if page.number is None:
+        return ""
+    if page.standing is None:
+        return f'<p id="standing" data-severity="unknown">{NOT_ASKED}</p>'
+    return (
+        f'<p id="standing" data-severity="{page.standing.rules.severity}"><strong>{page.standing.word}</strong> '
+        f"{escape(page.standing.sentence)} <span>Asked {page.standing.when}.</span></p>"
+    )
+
+
+def _code(page: Page) -> str:
+    """Return the number of a certificate, and its address as a QR code: the digest in it, at least."""
+    if page.number is None:
+        return ""
+    address = page.address if page.address and page.address.startswith("http") else None
+    drawn = segno.make(address or f"certificate {page.number}", micro=False, error="m")
+    picture = drawn.svg_inline(border=2, omitsize=True, dark="#000", light="#fff")
+    shown = f"<span>{escape(page.address)}</span>" if page.address else ""
+    return (
+        f'<figure class="number"><div role="img" aria-label="QR code of the certificate">{picture}</div>'
+        f"<figcaption>Certificate <strong>{page.number}</strong>{shown}</figcaption></figure>"
+    )
+
+
+def _footer(page: Page, paper: Paper | None) -> str:
+    """Return the rules for printed pages: their size, and the certificate's number beside the page's."""
+    size = f" size: {paper};" if paper else ""
+    number = f'@bottom-left {{ content: "{page.kind} {page.number}" }} ' if page.number else ""
+    return f'@page {{{size} {number}@bottom-right {{ content: counter(page) " / " counter(pages) }} }}\n'
 
 
 def _contents(page: Page) -> str:
@@ -155,7 +200,8 @@ def _verification_panel(block: Verification) -> str:
     """Return where files are dropped; the script inserts the results of the checks."""
     names = ", ".join(f"<code>{escape(name)}</code>" for name in block.files)
     return (
-        f'<p>{escape(block.caution)}</p>\n<div id="panel" data-certificate="{escape(block.certificate)}">\n'
+        f'<p id="panel-caution">{escape(block.caution)}</p>\n'
+        f'<div id="panel" data-certificate="{escape(block.certificate)}">\n'
         f'<p id="wanted">The files: {names}.</p>\n'
         '<div id="drop"><p><label for="files">Drop the files here, or choose several at once</label>\n'
         '<input type="file" id="files" multiple aria-describedby="wanted"></p>\n'
@@ -164,10 +210,10 @@ def _verification_panel(block: Verification) -> str:
         "<noscript><p><strong>Scripts are disabled, so this page cannot run any checks. Use the command below."
         "</strong></p></noscript>\n"
         '<progress id="progress" max="1" value="0" aria-label="Reading the files" hidden></progress>\n'
-        '<p id="verdict" role="status" aria-live="polite" data-decision="open">Nothing has been checked yet.</p>\n'
+        '<p id="verdict" role="status" aria-live="polite" data-kind="open">Nothing has been checked yet.</p>\n'
         '<ol id="checks" aria-label="Checks"></ol>\n'
         '<p><button type="button" id="clear" hidden>Start over with other files</button></p>\n</div>\n'
-        f"<p>{escape(block.beyond)}</p>"
+        f'<p id="panel-beyond">{escape(block.beyond)}</p>'
     )
 
 
@@ -180,18 +226,22 @@ def style() -> str:
 @cache
 def script() -> str:
     """Return the script that verifies in the browser, in a scope of its own."""
-    parts = "\n".join(map(read_script, (*CHECKS, "panel")))
-    return f'(() => {{\n"use strict";\n\n{parts}}})();\n'
+    return f'(() => {{\n"use strict";\n\n{checking_script()}{_read("script/panel.js")}}})();\n'
 
 
-def read_script(name: str) -> str:
-    """Return one part of the script."""
-    return _read(f"script/{name}.js")
+def checking_script() -> str:
+    """Return the part of the script that verifies: the table of verdicts, and all checks."""
+    table = {
+        verdict: {"sentence": r.sentence, "to_do": r.to_do, "severity": r.severity} for verdict, r in VERDICTS.items()
+    }
+    return (
+        "\n".join([f"const VERDICTS = {json.dumps(table)};", *(_read(f"script/{name}.js") for name in _CHECKS)]) + "\n"
+    )
 
 
-def policy(*, with_script: bool) -> str:
-    """Return the content security policy of a page."""
-    sources = [f"style-src {_source(style())}"]
+def policy(looks: str, *, with_script: bool) -> str:
+    """Return the content security policy of a page with this style sheet."""
+    sources = [f"style-src {_source(looks)}"]
     if with_script:
         sources += [f"script-src {_source(script())}", "require-trusted-types-for 'script'", "trusted-types 'none'"]
     return "; ".join(["default-src 'none'", *sources, "base-uri 'none'", "form-action 'none'"])

@@ -6,12 +6,27 @@ Every string is escaped: text of a certificate can neither become markup nor lea
 from collections.abc import Collection, Iterator
 
 from mbd.markdown import code, escape, printable, table
-from mbd.report.page.content import Block, Cell, Command, Fact, Facts, Items, Link, Page, PageTable, Plot, Text
+from mbd.report.page.content import (
+    Block,
+    Cell,
+    Command,
+    Fact,
+    Facts,
+    Items,
+    Link,
+    Page,
+    PageTable,
+    Plot,
+    Text,
+    standing_line,
+)
 
 
 def to_markdown(page: Page, pictures: Collection[str] = ()) -> str:
     """Return the page; a plot whose name is in `pictures` is shown by `figures/NAME.png` too."""
     parts = [f"# {escape(page.kind)}", f"**{escape(page.title)}.**"]
+    if line := standing_line(page):
+        parts.append(f"Certificate {escape(page.number or '')}. {escape(line)}")
     parts.append(" ".join(map(escape, page.summary)))
     if page.glance:
         parts.append(_facts(page.glance))

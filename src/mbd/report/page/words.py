@@ -5,51 +5,16 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
-from mbd.formats.guarantee import Guarantee
 from mbd.formats.predicate import Erasure, Predicate
 from mbd.report.page.content import Block, Command, Items, PageSection, Text
 
-_KINDS = {
-    "empirical": (
-        "Empirical: nothing is proven.",
-        "The attacks below were run on the released model and found no more than on a model that never saw what was "
-        "deleted.",
-    ),
-    "certified": (
-        "Certified.",
-        "Under the assumptions below, the released weights are (ε, δ)-indistinguishable, with ε = {epsilon:g} and "
-        "δ = {delta:g}, from those of a model that never saw what was deleted.",
-    ),
-    "exact": (
-        "Exact.",
-        "Under the assumptions below, the released weights are byte for byte those of a model that never saw what was "
-        "deleted (ε = 0).",
-    ),
-}
-_IN_SHORT = {
-    "empirical": "This rests on tests, not on a proof: within the tolerance stated below, attacks on the released "
-    "model found no more of it than the same attacks on a model that never saw it.",
-    "certified": "Under the assumptions below, it is proven that the released weights reveal only a limited amount "
-    "about it; the limit is ε = {epsilon:g}, δ = {delta:g}, and smaller is stricter.",
-    "exact": "Under the assumptions below, the released weights are byte for byte those of a model that never saw it.",
-}
 _LARGEST_EPSILON = 700.0
 """beyond it the exponential is no float"""
-_COPIES = {
+COPIES = {
     "none": "Nothing is claimed about copies of the old model or of the deleted data: they may still exist.",
     "partial": "Copies of the old weights were searched for and removed, but some remain, or may remain.",
     "complete": "Copies of the old weights were searched for and removed; none remains in the places searched.",
 }
-
-
-def proven(guarantee: Guarantee, deleted: str) -> str:
-    """Return what is proven of a model from which `deleted` was deleted; empty if nothing is."""
-    if guarantee.kind == "exact":
-        return f"byte for byte a model that never saw {deleted}"
-    if guarantee.kind == "certified":
-        limits = f"({guarantee.epsilon:g}, {guarantee.delta:g})"
-        return f"{limits}-indistinguishable from a model that never saw {deleted}"
-    return ""
 
 
 def plain_scale(epsilon: float, delta: float) -> str:
@@ -81,8 +46,8 @@ def summary(predicate: Predicate, erasure: Erasure, due: datetime) -> tuple[str,
     no_input = f" The model no longer takes {absent} as input." if absent else ""
     return (
         f'Deleted from model "{predicate.model}": {forgotten(predicate)}.{no_input}',
-        _IN_SHORT[guarantee.kind].format(epsilon=guarantee.epsilon, delta=guarantee.delta),
-        _COPIES[erasure.claim],
+        guarantee.say(guarantee.rules.sentence, forgotten(predicate)),
+        COPIES[erasure.claim],
         f"The released model must be audited again by {due:%Y-%m-%d}."
         if predicate.evidence.audit
         else f"The certificate holds until {due:%Y-%m-%d}; no attack was part of it.",
@@ -97,8 +62,8 @@ def deadline(predicate: Predicate) -> str:
 def guaranteed(predicate: Predicate) -> PageSection:
     """Return what is guaranteed, and under which assumptions."""
     guarantee = predicate.guarantee
-    lead, text = _KINDS[guarantee.kind]
-    blocks: list[Block] = [Text(lead=lead, text=text.format(epsilon=guarantee.epsilon, delta=guarantee.delta))]
+    lead, text = guarantee.rules.explanation
+    blocks: list[Block] = [Text(lead=lead, text=guarantee.say(text, forgotten(predicate)))]
     if guarantee.kind == "certified" and guarantee.epsilon is not None and guarantee.delta is not None:
         blocks.append(Text(lead="In plain numbers.", text=plain_scale(guarantee.epsilon, guarantee.delta)))
     if guarantee.assumptions:
@@ -151,6 +116,7 @@ _WORDS = {
     "relearn.r2": "R² of {m}'s own part from {k} rows",
     "reattach.label": "advantage of the model in the label, {m} plugged in again by {k} rows",
     "reattach.attribute": "advantage of the model in the attribute, {m} plugged in again by {k} rows",
+    "copies.rows": "cosine of a slice of the weights with the training row of {m} that it is nearest to",
 }
 """{m}: the modality; {k}: the number that ends an id, as in `relearn.r2_128`"""
 _ID = re.compile(r"(?P<id>.+?)(?:_(?P<k>[0-9]+))?")

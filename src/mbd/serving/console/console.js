@@ -1,269 +1,265 @@
-// The console. It shows what the HTTP interface answers, and enters requests. Every text is set as text, never as HTML.
-"use strict";
+// The console: who is signed in, which page the address means, and when it is loaded again.
+import { h, link, tag } from "./dom.js";
+import * as pages from "./pages.js";
 
 const byId = (id) => document.getElementById(id);
 const STORAGE = "mbd-token";
-const GOOD = new Set(["certified", "valid"]);
-const BAD = new Set(["refused", "failed", "revoked", "refuted", "outdated", "unknown"]);
-const OPEN = new Set(["received", "running", "failed"]);
-const PAGE = 20;
-const lists = { requests: { rows: [], next: null }, certificates: { rows: [], next: null } };
-let models = [];
-let stream = null;
-let mayOperate = true;
+const EVERY = 60000;
+const ROUTES = [
+  [/^\/(?:console\/?)?$/, pages.overview],
+  [/^\/console\/requests$/, pages.requests],
+  [/^\/console\/requests\/([^/]+)$/, pages.request],
+  [/^\/console\/models$/, pages.models],
+  [/^\/console\/models\/([^/]+)$/, pages.model],
+  [/^\/console\/certificates$/, pages.certificates],
+  [/^\/console\/certificates\/([^/]+)$/, pages.certificate],
+  [/^\/console\/new$/, pages.newRequest],
+  [/^\/console\/sign-in$/, pages.signIn],
+];
 
 class Refused extends Error {
   constructor(status, problem) {
-    super(problem.detail || `The server answers ${status}.`);
-    this.status = status;
-    this.problem = problem;
+    super(problem.detail || "");
+    Object.assign(this, { status, problem });
   }
 }
 
-function headers(more = {}) {
-  const token = sessionStorage.getItem(STORAGE);
-  return token ? { ...more, Authorization: `Bearer ${token}` } : more;
-}
+const token = () => sessionStorage.getItem(STORAGE);
+const headers = () => (token() ? { Authorization: `Bearer ${token()}` } : {});
 
 async function ask(path, options = {}) {
-  const response = await fetch(path, { ...options, headers: headers(options.headers) });
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers: { ...headers(), ...options.headers } });
+  } catch {
+    throw new Refused(0, {});
+  }
   const kind = response.headers.get("content-type") || "";
   const content = kind.includes("json") ? await response.json() : await response.text();
   if (!response.ok) throw new Refused(response.status, typeof content === "string" ? {} : content);
   return content;
 }
 
-function element(name, text = "", attributes = {}) {
-  const made = document.createElement(name);
-  made.textContent = text;
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
-}
-
-function say(text, kind) {
-  const place = byId("message");
-  place.hidden = !text;
-  place.dataset.kind = kind;
-  place.textContent = text;
-}
-
-function explain(error) {
-  const problem = error.problem || {};
-  const known = problem.known ? ` There are: ${problem.known.join(", ")}.` : "";
-  const hint = problem.hint ? ` ${problem.hint}.` : "";
-  const id = problem.request_id ? ` (${problem.request_id})` : "";
-  say(`${error.message}.${known}${hint}${id}`.replace("..", "."), "bad");
-}
-
-const day = (time) => time.slice(0, 10);
-
-function due(time) {
-  const days = Math.floor((new Date(time) - Date.now()) / 86400000);
-  return `${day(time)}, ${days < 0 ? `${-days} days late` : `${days} days left`}`;
-}
-
-function state(text) {
-  const kind = GOOD.has(text) ? "good" : BAD.has(text) ? "bad" : "wait";
-  return element("span", text, { class: `state ${kind}` });
-}
-
-function certificateLink(digest) {
-  const link = element("a", digest.slice(0, 12), { href: `/certificates/${digest}/page` });
-  link.setAttribute("aria-label", `certificate ${digest.slice(0, 12)}`);
-  return link;
-}
-
-function fill(body, labels, rows, nothing) {
-  body.replaceChildren();
-  if (!rows.length) {
-    const row = element("tr");
-    row.append(element("td", nothing, { colspan: labels.length }));
-    body.append(row);
-  }
-  for (const cells of rows) {
-    const row = element("tr");
-    cells.forEach((cell, number) => {
-      const place = element("td", "", { "data-label": labels[number] });
-      const inner = element("span");
-      inner.append(...(Array.isArray(cell) ? cell : [cell]));
-      place.append(inner);
-      row.append(place);
-    });
-    body.append(row);
-  }
-}
-
-function outcome(request) {
-  if (request.certificate) return [certificateLink(request.certificate)];
-  const parts = [{ received: "waits for a worker", running: "is being carried out" }[request.state] || request.state];
-  if (mayOperate && (request.state === "received" || request.state === "failed")) {
-    const button = element("button", "Cancel", { type: "button", "aria-label": `Cancel request ${request.id}` });
-    button.addEventListener("click", () => cancel(request.id));
-    parts.push(" ", button);
-  }
-  return parts;
-}
-
-function showRequests() {
-  const labels = ["Request", "State", "Model", "To forget", "Due", "Outcome"];
-  const rows = lists.requests.rows.map((one) => [
-    element("code", one.id), state(one.state), one.model,
-    one.modalities.join(", ") + (one.of_person ? " of a person" : ""),
-    OPEN.has(one.state) ? due(one.due) : day(one.due), outcome(one),
-  ]);
-  fill(byId("request-rows"), labels, rows, "No such requests.");
-  byId("more-requests").hidden = !lists.requests.next;
-}
-
-function showCertificates() {
-  const labels = ["Certificate", "State", "Model", "Deleted", "Guarantee", "Issued", "Why"];
-  const rows = lists.certificates.rows.map((one) => [
-    certificateLink(one.digest), state(one.state), one.model,
-    one.modalities.join(", ") + (one.scope === "subjects" ? " of some subjects" : ""),
-    one.guarantee + (one.epsilon === null ? "" : `, ε = ${one.epsilon}`), element("span", day(one.issued), { class: "date" }), one.reason,
-  ]);
-  fill(byId("certificate-rows"), labels, rows, "No certificate has been published here.");
-  byId("more-certificates").hidden = lists.certificates.next === null;
-}
-
-function references(found) {
-  const without = (ready) => Object.keys(found).filter((name) => (found[name] !== null) === ready).sort().join(", ");
-  const parts = [];
-  for (const [names, word, kind] of [[without(true), "ready", "good"], [without(false), "missing", "wait"]]) {
-    if (!names) continue;
-    if (parts.length) parts.push("; ");
-    parts.push(element("span", word, { class: `state ${kind}` }), ` for ${names}`);
-  }
-  return parts.length ? parts : "none yet";
-}
-
-function showModels() {
-  const labels = ["Model", "Takes", "Revoked", "Current release", "References"];
-  const rows = models.map((one) => [
-    one.name, one.takes.join(", ") || "not known yet", one.revoked.join(", ") || "nothing",
-    one.current ? certificateLink(one.current.digest) : one.registered ? "registered, no certificate yet" : "none yet",
-    references(one.references),
-  ]);
-  fill(byId("model-rows"), labels, rows, "No model is known yet.");
-  const chosen = byId("model").value;
-  byId("model").replaceChildren(...models.map((one) => element("option", one.name, { value: one.name })));
-  if (models.some((one) => one.name === chosen)) byId("model").value = chosen;
-  showModalities();
-}
-
-function showModalities() {
-  const chosen = models.find((one) => one.name === byId("model").value);
-  const checked = new Set([...document.querySelectorAll("[name=modality]:checked")].map((box) => box.value));
-  const boxes = (chosen ? chosen.takes : []).map((name, number) => {
-    const label = element("label", "", { for: `modality-${number}` });
-    const box = element("input", "", { type: "checkbox", id: `modality-${number}`, name: "modality", value: name });
-    box.checked = checked.has(name); // lists are loaded again while somebody chooses
-    label.append(box, name);
-    return label;
-  });
-  byId("modality-boxes").replaceChildren(...(boxes.length ? boxes : ["No model takes anything yet."]));
-}
-
-// One list is loaded at a time, so that an answer never replaces a newer one. Loading again keeps what is shown.
-let last = Promise.resolve();
-function inTurn(action) {
-  const turn = last.then(action);
-  last = turn.catch(() => {});
-  return turn;
-}
-const size = (list, more) => (more ? PAGE : Math.min(Math.max(PAGE, list.rows.length), 1000));
-
-const loadRequests = (more = false) => inTurn(async () => {
-  const wanted = byId("request-state").value;
-  const query = new URLSearchParams({ limit: size(lists.requests, more) });
-  if (wanted === "open") query.set("open", "true");
-  else if (wanted) query.set("state", wanted);
-  if (more) query.set("after", lists.requests.next);
-  const page = await ask(`/requests?${query}`);
-  lists.requests = { rows: more ? [...lists.requests.rows, ...page.requests] : page.requests, next: page.next };
-  showRequests();
+const post = (path, body, more = {}) => ask(path, {
+  method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", ...more },
 });
 
-const loadCertificates = (more = false) => inTurn(async () => {
-  const query = new URLSearchParams({ limit: size(lists.certificates, more) });
-  if (more) query.set("before", lists.certificates.next);
-  const page = await ask(`/certificates?${query}`);
-  const rows = more ? [...lists.certificates.rows, ...page.certificates] : page.certificates;
-  lists.certificates = { rows, next: page.next };
-  showCertificates();
-});
+/** Say in words for people why something was refused. */
+function explain({ status, problem = {}, message }) {
+  const detail = message ? `${message[0].toUpperCase()}${message.slice(1)}.` : "";
+  const there = problem.known ? ` There are: ${problem.known.join(", ")}.` : "";
+  const reference = status >= 500 && problem.request_id ? ` The operator finds it in the log as ${problem.request_id}.` : "";
+  const words = {
+    0: "The server does not answer. Check the connection, and try again.",
+    401: token() ? "This token is not valid, or not any more. Sign in with another one." : "Sign in to see this.",
+    403: `Your token does not allow this: ${message}. Ask the operator of this server for one that does.`,
+    404: `${detail} The address may be mistyped.${there}`,
+    422: `${detail}${there}${problem.hint ? ` Hint: ${problem.hint}.` : ""}`,
+    429: "These were too many requests in a short time. Wait a minute, and try again.",
+    503: `The store cannot be read at the moment. Nothing was lost; try again soon.${reference}`,
+    507: `The store takes nothing new: it is full, or read-only. Nothing was entered.${reference}`,
+  };
+  if (status === undefined) return `The console failed: ${message}`;
+  return words[status] || (status >= 500 ? `The server failed.${reference}` : detail);
+}
 
-async function loadModels() {
-  models = (await ask("/models")).models;
-  showModels();
+function announce(text, kind = "good") {
+  byId("message").replaceChildren(h("p", { class: `notice ${kind}` }, text));
+  clearTimeout(announce.timer);
+  announce.timer = setTimeout(() => byId("message").replaceChildren(), 8000);
+}
+
+const client = {
+  session: null,
+  verdicts: {},
+  query: new URLSearchParams(),
+  shown: 0,
+  get: (path) => ask(path),
+  explain,
+  may: (role) => Boolean(client.session && client.session.roles.includes(role)),
+  filter(query) {
+    const text = query.toString();
+    history.replaceState(null, "", location.pathname + (text ? `?${text}` : ""));
+    client.shown = 0;
+    refresh();
+  },
+  more(shown) {
+    client.shown = shown;
+    refresh();
+  },
+  async submit(body) {
+    const made = await post("/requests", body, { "Idempotency-Key": crypto.randomUUID() });
+    announce(`The request is entered. It is due on ${made.due.slice(0, 10)}.`);
+    go(`/console/requests/${made.id}`);
+  },
+  async cancel(request) {
+    if (!confirm("Cancel this request? Nothing is deleted then.")) return;
+    try {
+      await post(`/requests/${request.id}/cancel`, {});
+      announce("The request is cancelled.");
+    } catch (error) {
+      announce(explain(error), "bad");
+    }
+    refresh();
+  },
+  async signIn(given) {
+    const before = token();
+    sessionStorage.setItem(STORAGE, given);
+    try {
+      await openSession();
+    } catch (error) {
+      const words = explain(error);
+      if (before) sessionStorage.setItem(STORAGE, before);
+      else sessionStorage.removeItem(STORAGE);
+      throw error.status === 401 ? new Error(words) : error;
+    }
+    follow();
+    go(location.pathname.endsWith("/sign-in") ? "/console/" : location.pathname + location.search);
+  },
+  go: (path) => go(path),
+  /** Open the page of a certificate; where the store is not public, a link could not send the token, so it is saved. */
+  async openPage(certificate) {
+    try {
+      const open = await fetch(certificate.page).then((answer) => answer.ok, () => false);
+      if (open) return void location.assign(certificate.page);
+      const page = await ask(certificate.page);
+      const address = URL.createObjectURL(new Blob([page], { type: "text/html" }));
+      h("a", { href: address, download: `certificate-${certificate.digest.slice(0, 12)}.html` }).click();
+      URL.revokeObjectURL(address);
+      return announce("The page is saved: open it from your downloads.");
+    } catch (error) {
+      return announce(explain(error), "bad");
+    }
+  },
+};
+
+async function openSession() {
+  client.session = token() ? await ask("/session") : null;
+  showSession();
+}
+
+function showSession() {
+  const { session } = client;
+  byId("session").replaceChildren(...(session
+    ? [h("span", { class: "who" }, session.name, ...session.roles.flatMap((role) => [" ", tag(role)])),
+      h("button", { type: "button", onclick: signOut }, "Sign out")]
+    : [h("a", { class: "button", href: "/console/sign-in" }, "Sign in")]));
+}
+
+function signOut() {
+  sessionStorage.removeItem(STORAGE);
+  client.session = null;
+  showSession();
+  follow();
+  announce("You are signed out.");
+  go("/console/");
+}
+
+let turn = 0;
+
+/** Load the page that the address means; `refreshed`: the same page again, which keeps focus and open details. */
+async function show(refreshed = false) {
+  const mine = ++turn;
+  const path = location.pathname;
+  client.query = new URLSearchParams(location.search);
+  if (!refreshed) client.shown = 0;
+  const [pattern, load] = ROUTES.find(([each]) => each.test(path)) || [/^/, null];
+  let made;
+  try {
+    if (!load) throw new Refused(404, { detail: "there is no such page" });
+    made = await load(client, ...(pattern.exec(path).slice(1).map(decodeURIComponent)));
+  } catch (error) {
+    if (refreshed && error.status === 0) return; // what is shown stays, and the footer says that the server is away
+    made = error.status === 401 ? await pages.signIn(client, explain(error))
+      : { title: "Not possible", content: failure(error), soon: error.status === 503 ? 2000 : 0 };
+  }
+  if (mine !== turn) return;
+  document.title = `${made.title} · Missing-by-Design`;
+  for (const each of document.querySelectorAll(".bar nav a")) {
+    const here = each.getAttribute("href");
+    const current = here === "/console/" ? ROUTES[0][0].test(path) : path.startsWith(here);
+    if (current) each.setAttribute("aria-current", "page");
+    else each.removeAttribute("aria-current");
+  }
+  const main = byId("main");
+  main.dataset.form = made.form ? "yes" : "";
+  const kept = refreshed ? focused(main) : null;
+  const open = refreshed && main.querySelector("details[open]") !== null;
+  main.replaceChildren(made.content);
+  main.dataset.page = path;
+  if (open) main.querySelector("details")?.setAttribute("open", "");
+  if (kept) kept();
+  clearTimeout(show.timer);
+  if (made.soon) show.timer = setTimeout(again, made.soon);
+  if (!refreshed && turn > 1) {
+    scrollTo(0, 0);
+    main.focus({ preventScroll: true });
+  }
+}
+
+const refresh = () => show(true);
+
+/** Return what gives focus back after the page was made again. */
+function focused(main) {
+  const { activeElement: active } = document;
+  if (!main.contains(active) || active === main) return null;
+  const [key, value] = active.name ? ["name", active.name] : ["href", active.getAttribute("href")];
+  const at = active.selectionStart;
+  return () => {
+    const again = value && main.querySelector(`[${key}="${CSS.escape(value)}"]`);
+    if (!again) return;
+    again.focus({ preventScroll: true });
+    if (typeof at === "number" && again.setSelectionRange) again.setSelectionRange(at, at);
+  };
+}
+
+function failure(error) {
+  return h("div", {}, h("h1", {}, error.status === 404 ? "Not found" : "Not possible"),
+    h("p", { class: "notice bad", role: "alert" }, explain(error)),
+    h("p", {}, link("/console/", "Back to the overview")));
+}
+
+function go(path) {
+  history.pushState(null, "", path);
+  show();
 }
 
 async function loadHealth() {
   const place = byId("health");
+  const say = (kind, words) => {
+    place.className = kind;
+    if (place.textContent !== words) place.textContent = words;
+  };
   try {
     await ask("/healthz");
     const metrics = await ask("/metrics").catch(() => "");
-    const up = !metrics || /^mbd_store_up 1/m.test(metrics);
-    place.dataset.state = up ? "good" : "bad";
-    place.textContent = up ? "The server works, and the store answers." : "The store does not answer: lists are as of before.";
+    const entries = /^mbd_log_entries (\d+)/m.exec(metrics);
+    if (metrics && !/^mbd_store_up 1/m.test(metrics)) say("bad", "The store does not answer: this page is as of before.");
+    else say("good", `The server works, and the store answers.${entries ? ` Entries in its log: ${entries[1]}.` : ""}`);
   } catch {
-    place.dataset.state = "bad";
-    place.textContent = "The server does not work.";
+    say("bad", "The server does not answer: this page is as of before.");
   }
 }
 
-async function load() {
-  const token = sessionStorage.getItem(STORAGE);
-  const parts = [loadHealth(), loadModels(), loadCertificates()];
-  if (token) parts.push(loadRequests());
-  else fill(byId("request-rows"), ["Request"], [], "Give a token with the role read to see requests.");
-  for (const result of await Promise.allSettled(parts)) if (result.status === "rejected") explain(result.reason);
+async function again() {
+  if (document.hidden) return;
+  loadHealth();
+  if (!byId("main").dataset.form) await refresh();
 }
 
-async function submit(event) {
-  event.preventDefault();
-  const modalities = [...document.querySelectorAll("[name=modality]:checked")].map((box) => box.value);
-  if (!modalities.length) {
-    say("Choose what the model has to forget.", "bad");
-    return;
-  }
-  const body = {
-    model: byId("model").value, modalities, reason: byId("reason").value, requester: byId("requester").value,
-  };
-  try {
-    const key = { "Content-Type": "application/json", "Idempotency-Key": crypto.randomUUID() };
-    const made = await ask("/requests", { method: "POST", headers: key, body: JSON.stringify(body) });
-    byId("submit-form").reset();
-    say(`Request ${made.id} is entered. It is due on ${day(made.due)}.`, "good");
-    byId("message").scrollIntoView({ block: "nearest" });
-    await loadRequests().catch(() => {});
-  } catch (error) {
-    explain(error);
-  }
-}
-
-async function cancel(id) {
-  try {
-    await ask(`/requests/${id}/cancel`, { method: "POST" });
-    say(`Request ${id} is cancelled.`, "good");
-  } catch (error) {
-    if (error.status === 403) mayOperate = false;
-    explain(error);
-  }
-  await loadRequests().catch(() => {});
-}
+let stream = null;
 
 // EventSource cannot send a token, so the stream is read here.
 async function follow() {
   if (stream) stream.abort();
   const mine = (stream = new AbortController());
-  while (!mine.signal.aborted && sessionStorage.getItem(STORAGE)) {
+  while (!mine.signal.aborted && client.may("read")) {
     try {
       const response = await fetch("/events", { headers: headers(), signal: mine.signal });
-      if (!response.ok) return; // this token may not follow events
+      if (!response.ok) return;
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let part = await reader.read(); !part.done; part = await reader.read()) {
-        if (part.value.includes("data:")) await load();
+        if (part.value.includes("data:")) await again();
       }
     } catch {
       if (mine.signal.aborted) return;
@@ -272,34 +268,22 @@ async function follow() {
   }
 }
 
-function guarded(action) {
-  return () => action().catch(explain);
-}
-
-byId("sign-in").addEventListener("submit", (event) => {
+document.addEventListener("click", (event) => {
+  const anchor = event.target.closest("a");
+  if (!anchor || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  const { origin, pathname, search, hash } = anchor;
+  if (hash || origin !== location.origin || !ROUTES.some(([pattern]) => pattern.test(pathname))) return;
   event.preventDefault();
-  sessionStorage.setItem(STORAGE, byId("token").value.trim());
-  byId("token").value = "";
-  mayOperate = true;
-  say("", "");
-  load();
-  follow();
+  go(pathname + search);
 });
-byId("sign-out").addEventListener("click", () => {
-  sessionStorage.removeItem(STORAGE);
-  if (stream) stream.abort();
-  say("The token is forgotten.", "good");
-  load();
+addEventListener("popstate", () => show());
+
+client.verdicts = await ask("/assets/verdicts.json").catch(() => ({}));
+await openSession().catch((error) => {
+  if (error.status === 401) sessionStorage.removeItem(STORAGE);
+  announce(explain(error), "bad");
+  showSession();
 });
-byId("submit-form").addEventListener("submit", submit);
-byId("request-filter").addEventListener("submit", (event) => event.preventDefault());
-byId("request-state").addEventListener("change", () => {
-  lists.requests = { rows: [], next: null };
-  loadRequests().catch(explain);
-});
-byId("model").addEventListener("change", showModalities);
-byId("more-requests").addEventListener("click", guarded(() => loadRequests(true)));
-byId("more-certificates").addEventListener("click", guarded(() => loadCertificates(true)));
-load();
+await Promise.all([show(), loadHealth()]);
 follow();
-setInterval(load, 60000);
+setInterval(again, EVERY);

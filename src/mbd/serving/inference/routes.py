@@ -27,12 +27,12 @@ from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
 from mbd.params import Params
 from mbd.serving.inference.batching import Batcher
+from mbd.serving.inference.parsing import RequestParser
 from mbd.serving.inference.protocol import (
     HEADER,
     AnswerDocument,
     InferenceError,
     RequestDocument,
-    parse_request,
     render_answer,
 )
 from mbd.serving.inference.releases import Poller, ReleaseLog
@@ -84,6 +84,7 @@ class InferenceService:
         self.batcher = Batcher(self.models, self.settings, self.samples)
         self._releases = ReleaseLog(store, trust, params.certificate.checkpoint_age)
         self._poller: Poller | None = None
+        self._parser = RequestParser()
 
     @property
     def alive(self) -> bool:
@@ -102,6 +103,7 @@ class InferenceService:
             finally:
                 self._poller.stop()
                 self.batcher.stop()
+                self._parser.stop()
 
     async def infer(self, request: Request, name: str, version: str | None) -> Response:
         """Answer an inference request."""
@@ -110,7 +112,7 @@ class InferenceService:
             raise InferenceError("malformed", "compressed requests are not supported", key="Content-Encoding")
         body = await _read(request, self.settings.request_bytes)
         start = time.perf_counter()
-        parsed = parse_request(body, request.headers.get(HEADER))
+        parsed = await self._parser.parse(body, request.headers.get(HEADER))
         rows = serving.check(parsed.inputs)
         if rows > self.settings.request_rows:
             raise InferenceError("too_large", f"a request has at most {self.settings.request_rows} rows", value=rows)
@@ -133,17 +135,17 @@ def router(service: InferenceService) -> APIRouter:
     made = APIRouter(prefix="/v2", lifespan=lifespan, tags=["inference"], responses=_FAILURES)
     model, of_version = "/models/{name}", "/models/{name}/versions/{version}"
 
-    @made.get("", summary="The server and its extensions")
+    @made.get("", description="The server and its extensions")
     async def server() -> dict[str, Any]:
         return {"name": "missing-by-design", "version": __version__, "extensions": ["binary_tensor_data"]}
 
-    @made.get("/health/live", summary="Whether it runs")
+    @made.get("/health/live", description="Whether it runs")
     async def live() -> dict[str, bool]:
         if not service.alive:
             raise InferenceError("unavailable", "a thread of the server has ended")
         return {"live": True}
 
-    @made.get("/health/ready", summary="Whether a model can answer")
+    @made.get("/health/ready", description="Whether a model can answer")
     async def ready() -> dict[str, bool]:
         models = service.models
         reasons = {m.name: m.state.reason for m in models if isinstance(m.state, Unavailable)}
@@ -151,8 +153,8 @@ def router(service: InferenceService) -> APIRouter:
             raise InferenceError("unavailable", models.stale or "no model can answer", value=reasons)
         return {"ready": True}
 
-    @made.get(of_version, summary="Inputs and outputs of a model")
-    @made.get(model, summary="Inputs and outputs of a model")
+    @made.get(of_version, description="Inputs and outputs of a model")
+    @made.get(model, description="Inputs and outputs of a model")
     async def metadata(name: str, version: str | None = None) -> dict[str, Any]:
         serving = service.models.serving(name, version)
         inputs = serving.signature.inputs.items()
@@ -165,8 +167,8 @@ def router(service: InferenceService) -> APIRouter:
             "parameters": {"revoked": dict(serving.revoked)},
         }
 
-    @made.get(f"{of_version}/ready", summary="Whether it answers")
-    @made.get(f"{model}/ready", summary="Whether it answers")
+    @made.get(f"{of_version}/ready", description="Whether it answers")
+    @made.get(f"{model}/ready", description="Whether it answers")
     async def model_ready(name: str, version: str | None = None) -> dict[str, Any]:
         service.models.serving(name, version)
         return {"name": name, "ready": True}
@@ -177,8 +179,8 @@ def router(service: InferenceService) -> APIRouter:
     schema = _inline(RequestDocument.model_json_schema())
     body = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}, **_BYTES}}}
 
-    @made.post(f"{of_version}/infer", summary="Inference", responses=answers, openapi_extra=body)
-    @made.post(f"{model}/infer", summary="Inference", responses=answers, openapi_extra=body)
+    @made.post(f"{of_version}/infer", description="Inference", responses=answers, openapi_extra=body)
+    @made.post(f"{model}/infer", description="Inference", responses=answers, openapi_extra=body)
     async def infer(request: Request, name: str, version: str | None = None) -> Response:
         try:
             return await service.infer(request, name, version)

@@ -1,20 +1,19 @@
-"""Certificates with their state, their pages, and models: what each takes, what is revoked for it."""
+"""Certificates with their state, what was said about each since, and their pages."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-from mbd.history.facts import CertificateFacts, RegistrationFacts
+from mbd.formats.verdict import Decision
+from mbd.history.facts import CertificateFacts, Effect, Kind, StatementFacts
 from mbd.history.state import CertificateState, Status
-from mbd.names import problem_with
 from mbd.serving.identity import readable
-from mbd.serving.problems import ApiError
-from mbd.serving.routes import Limit, Serving, problems
-from mbd.urls import without_paths
+from mbd.serving.routes import Limit, Serving, Words, problems
 
 router = APIRouter(tags=["certificates", "store"], dependencies=[readable("store")])
 _HEX = r"^[0-9a-f]{64}$"
@@ -33,17 +32,50 @@ class CertificateView(BaseModel):
     modalities: list[str]
     """what was deleted"""
     scope: str
-    guarantee: Annotated[str, Field(validation_alias="kind")]
+    persons: int
+    """how many persons' recordings were deleted; 0: those of all"""
+    guarantee: str
     epsilon: float | None
     inputs: list[str]
     """what its model takes"""
     weights: str
     issued: datetime
     state: CertificateState
-    reason: str
+    verdict: Decision
+    """by the log alone: signatures count, files were not compared"""
+    reason: Words
     reaudit_by: datetime
+    supersedes: str | None
+    """the certificate that it replaced"""
     page: str
     """address of its page"""
+
+
+class StatementView(BaseModel):
+    """A statement in the log about a certificate."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, from_attributes=True)
+
+    digest: str
+    """SHA-256 of the signed statement; of a supersession the certificate that came later"""
+    index: int
+    """in the log"""
+    kind: Kind
+    about: str
+    """SHA-256 of the certificate"""
+    effect: Effect
+    reason: Words
+    issued: datetime
+    reaudit_by: datetime | None
+    """of an audit: by when the next one is due"""
+    modalities: list[str]
+    """of a reinstatement: what may be taken again"""
+
+
+class CertificateDetail(CertificateView):
+    """A certificate with its state, and what was said about it since."""
+
+    statements: list[StatementView]
 
 
 class CertificatePage(BaseModel):
@@ -53,62 +85,34 @@ class CertificatePage(BaseModel):
     next: int | None
 
 
-class RegistrationView(BaseModel):
-    """A model that was registered after its training."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True, from_attributes=True)
-
-    digest: str
-    """SHA-256 of the signed statement"""
-    index: int
-    """in the log"""
-    weights: str
-    issued: datetime
-
-
-class ModelView(BaseModel):
-    """What the log says of a model name."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    name: str
-    takes: list[str]
-    """modalities that its current release takes, or the trained model before any release"""
-    revoked: list[str]
-    """modalities that no release of this name may take"""
-    current: CertificateView | None
-    """certificate of the current release; null: it has none"""
-    registered: RegistrationView | None
-    """registration of the current release; null: it is certified, or there is none"""
-    references: dict[str, str | None]
-    """for each modality that it takes, SHA-256 of the weights of a registered model that never saw it; null: none is"""
-    certificates: int
-
-
-class ModelList(BaseModel):
-    """All models."""
-
-    models: list[ModelView]
-
-
 def certificate_view(facts: CertificateFacts, status: Status) -> CertificateView:
     """Return what clients see of a certificate."""
-    now = {"state": status.state, "reason": without_paths(status.reason), "reaudit_by": status.reaudit_by}
-    return CertificateView.model_validate(asdict(facts) | now | {"page": f"/certificates/{facts.digest}/page"})
+    more = {"verdict": status.decision, "guarantee": facts.kind, "persons": len(facts.subjects)}
+    page = {"page": f"/certificates/{facts.digest}/page"}
+    return CertificateView.model_validate(asdict(facts) | status.model_dump() | more | page)
+
+
+def statement_views(statements: Iterable[StatementFacts]) -> list[StatementView]:
+    """Return what clients see of statements about certificates."""
+    return [StatementView.model_validate(facts) for facts in statements]
 
 
 @router.get("/certificates", responses=problems(401, 403))
 def list_certificates(
     service: Serving,
     state: CertificateState | None = None,
+    verdict: Decision | None = None,
     model: Annotated[str | None, Query(max_length=100)] = None,
+    text: Annotated[str, Query(max_length=64, description="what its digest begins with")] = "",
     limit: Limit = 50,
     before: Annotated[int | None, Query(ge=0, le=2**53, description="`next` of the page before")] = None,
 ) -> CertificatePage:
     """List certificates, the last logged first, as of the last scan of the store."""
     page: list[CertificateView] = []
     for facts, status in service.certificates:
-        if (before is None or facts.index < before) and model in (None, facts.model) and state in (None, status.state):
+        listed = (before is None or facts.index < before) and facts.digest.startswith(text)
+        wanted = state in (None, status.state) and verdict in (None, status.decision)
+        if listed and wanted and model in (None, facts.model):
             if len(page) == limit:
                 return CertificatePage(certificates=page, next=page[-1].index)
             page.append(certificate_view(facts, status))
@@ -116,9 +120,10 @@ def list_certificates(
 
 
 @router.get("/certificates/{digest}", responses=problems(401, 403, 404))
-def show_certificate(digest: Digest, service: Serving) -> CertificateView:
+def show_certificate(digest: Digest, service: Serving) -> CertificateDetail:
     """Return a certificate and its state. Do not rely on that: `mbd verify` needs only the store and a trust file."""
-    return certificate_view(*service.certificate(digest))
+    view = certificate_view(*service.certificate(digest))
+    return CertificateDetail(**view.model_dump(), statements=statement_views(service.history.about(digest)))
 
 
 @router.get("/certificates/{digest}/page", response_class=HTMLResponse, responses=problems(401, 403, 404))
@@ -127,35 +132,3 @@ def certificate_html(digest: Digest, service: Serving) -> str:
     from mbd.report.page.html import to_html  # noqa: PLC0415 -- only where a page is asked for
 
     return to_html(service.page(digest))
-
-
-@router.get("/models", responses=problems(401, 403))
-def list_models(service: Serving) -> ModelList:
-    """List all models."""
-    return ModelList(models=[_model(service, name) for name in service.models()])
-
-
-@router.get("/models/{name}", responses=problems(401, 403, 404))
-def show_model(name: Annotated[str, Path(max_length=100)], service: Serving) -> ModelView:
-    """Return a model: its current release, what is revoked for it, its references."""
-    if problem_with(name) or name not in service.models():
-        raise ApiError(404, "there is no model of this name", known=service.models())
-    return _model(service, name)
-
-
-def _model(service: Serving, name: str) -> ModelView:
-    known = service.history.model(name)
-    current, certificate, registration = known.current, None, None
-    if isinstance(current, RegistrationFacts):
-        registration = RegistrationView.model_validate(current)
-    elif current is not None:
-        certificate = certificate_view(*service.certificate(current.digest))
-    return ModelView(
-        name=name,
-        takes=list(current.inputs if current else service.base.get(name, ())),
-        revoked=sorted(known.revoked),
-        current=certificate,
-        registered=registration,
-        references={modality: found.weights if found else None for modality, found in known.references.items()},
-        certificates=len(known.certificates),
-    )

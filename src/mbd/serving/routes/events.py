@@ -48,7 +48,7 @@ def _text(value: object) -> object:
 class Replay(BaseModel):
     """From when on events are sent again."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"since": "2026-01-31T12:00:00Z"}]})
 
     since: Annotated[AwareDatetime, BeforeValidator(_text)]
 

@@ -5,28 +5,32 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic.config import JsonDict
 
 from mbd.errors import UsageError
 from mbd.formats.request import DeletionRequest, Impersonal, RequestId, State
 from mbd.history.history import History
+from mbd.history.lineage import keep_subject
 from mbd.monitoring.store_scanner import facts_of_request
 from mbd.names import Name
 from mbd.production.request_store import refuse_several
 from mbd.serving.identity import Identity, role
 from mbd.serving.problems import ApiError
 from mbd.serving.request_index import RequestFilter, proven
-from mbd.serving.routes import Limit, Serving, problems
+from mbd.serving.routes import Limit, Serving, Words, problems
 from mbd.storage.store import NotThereError
-from mbd.urls import without_paths
 
 router = APIRouter(tags=["requests"])
 MOST_MODALITIES = 64
 
 
+_EXAMPLE: JsonDict = {"model": "sentiment", "modalities": ["audio"], "subject": "speaker-17", "requester": "case-17"}
+
+
 class NewRequest(BaseModel):
     """A request to delete modalities from a model."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, json_schema_extra={"examples": [_EXAMPLE]})
 
     model: Name
     """name of the model"""
@@ -34,8 +38,6 @@ class NewRequest(BaseModel):
     """what the model has to forget"""
     subject: Annotated[SecretStr, Field(min_length=1, max_length=200)] | None = None
     """id of the person whose recordings are to be deleted, encrypted before it is stored; null: those of all"""
-    nothing_held: bool = False
-    """a person may be unknown: the answer is then a signed statement of that"""
     reason: Impersonal = ""
     """why, in a few words; no names of persons"""
     requester: Impersonal = ""
@@ -47,7 +49,7 @@ class RequestEventView(BaseModel):
 
     at: datetime
     state: State
-    note: str
+    note: Words
 
 
 class RequestSummary(BaseModel):
@@ -58,6 +60,8 @@ class RequestSummary(BaseModel):
     id: RequestId
     model: str
     modalities: list[str]
+    requester: str
+    """the case number"""
     of_person: bool
     """whether it is about the recordings of one person"""
     state: State
@@ -70,7 +74,6 @@ class RequestView(RequestSummary):
     """A request and its history."""
 
     reason: str
-    requester: str
     history: list[RequestEventView]
 
 
@@ -84,15 +87,20 @@ class RequestPage(BaseModel):
     """value of `after` for the next page; null: this is the last"""
 
 
-def view(request: DeletionRequest, history: History) -> RequestView:
-    """Return what clients see of a request: not the workers' names, no paths, and no claim that lacks proof."""
+def view(request: DeletionRequest, history: History, identity: Identity) -> RequestView:
+    """Return what a client sees of a request: not the workers' names, no paths, and no claim that lacks proof.
+
+    What became of a person's request says whether they are in the data. Who may only submit sees that it was received.
+    """
+    if request.of_person and not identity.roles & {"read", "operate"}:
+        first = request.history[0]
+        request = request.model_copy(update={"state": first.state, "certificate": None, "history": (first,)})
     facts = proven(facts_of_request(request), history)
-    shown = request.history[: len(facts.events)]
+    shown = request.history if facts.state == request.state else request.history[:-1]
     return RequestView(
         **RequestSummary.model_validate(facts).model_dump(),
         reason=request.reason,
-        requester=request.requester,
-        history=[RequestEventView(at=e.at, state=e.state, note=without_paths(e.note)) for e in shown],
+        history=[RequestEventView(at=e.at, state=e.state, note=e.note) for e in shown],
     )
 
 
@@ -133,7 +141,7 @@ def submit(
         )
     service.written(request)
     response.headers["Location"] = f"/requests/{request.id}"
-    return view(request, service.history)
+    return view(request, service.history, identity)
 
 
 @router.get("/requests", responses=problems(401, 403), dependencies=[role("read")])
@@ -142,29 +150,31 @@ def list_requests(
     state: Annotated[list[State], Query(max_length=6, description="only in these states")] = [],  # noqa: B006
     model: Annotated[str | None, Query(max_length=100)] = None,
     modality: Annotated[str | None, Query(max_length=100)] = None,
+    text: Annotated[str, Query(max_length=100, description="in the id or the case number")] = "",
     only_open: Annotated[bool, Query(alias="open", description="only open requests")] = False,
     limit: Limit = 50,
     after: Annotated[str | None, Query(max_length=100, description="`next` of the page before")] = None,
 ) -> RequestPage:
     """List requests, nearest deadline first, as of the last scan of the store."""
     _ = service.snapshot  # 503 before the first scan: an empty list would be wrong
-    requests, following = service.index.page(RequestFilter(frozenset(state), model, modality, only_open), limit, after)
+    wanted = RequestFilter(frozenset(state), model, modality, text.casefold(), only_open)
+    requests, following = service.index.page(wanted, limit, after)
     return RequestPage(requests=[RequestSummary.model_validate(facts) for facts in requests], next=following)
 
 
-@router.get("/requests/{request_id}", responses=problems(401, 403, 404), dependencies=[role("read", "submit")])
-def show_request(request_id: Identifier, service: Serving) -> RequestView:
+@router.get("/requests/{request_id}", responses=problems(401, 403, 404))
+def show_request(
+    request_id: Identifier, service: Serving, identity: Annotated[Identity, role("read", "submit")]
+) -> RequestView:
     """Return a request and its history, as the store has it now."""
     try:
-        return view(service.requests.get(request_id), service.history)
+        return view(service.requests.get(request_id), service.history, identity)
     except NotThereError as error:
         raise _unknown() from error
 
 
-@router.post(
-    "/requests/{request_id}/cancel", responses=problems(401, 403, 404, 409, 507), dependencies=[role("operate")]
-)
-def cancel(request_id: Identifier, service: Serving) -> RequestView:
+@router.post("/requests/{request_id}/cancel", responses=problems(401, 403, 404, 409, 507))
+def cancel(request_id: Identifier, service: Serving, identity: Annotated[Identity, role("operate")]) -> RequestView:
     """Cancel a request that no worker has started."""
     try:
         with service.writing():
@@ -174,7 +184,7 @@ def cancel(request_id: Identifier, service: Serving) -> RequestView:
     except UsageError as error:
         raise ApiError(409, error.problem) from error
     service.written(request)
-    return view(request, service.history)
+    return view(request, service.history, identity)
 
 
 def _pseudonym(service: Serving, new: NewRequest, subject: str) -> str:
@@ -187,14 +197,7 @@ def _pseudonym(service: Serving, new: NewRequest, subject: str) -> str:
             hint="enter it with `mbd request submit --subject`, where the data and the lineage key are",
         )
     refuse_several(new.modalities)
-    if not new.nothing_held and not service.persons.known(subject):
-        raise ApiError(
-            422,
-            "the data of this model has no such person",
-            key="subject",
-            hint="with `nothing_held` the answer is a signed statement of that",
-        )
-    return service.persons.keep(service.requests.store, subject)
+    return keep_subject(service.requests.store, subject, service.persons)
 
 
 def _unknown() -> ApiError:

@@ -6,7 +6,7 @@ number of threads; several modules run side by side instead. So for every m, tra
 for every module that is left.
 
 Passes over rows read them in blocks. For all tags together the products of coordinates are summed once, by the set of
-modalities that rows have (:mod:`mbd.training.lattice.sums`).
+modalities that rows have (:mod:`mbd.training.lattice.ridge`).
 
 The same holds for recordings of m: without some of them, only what has seen m is trained again, and what was fitted to
 each other modality alone (:class:`FittedModalities`) is still what training would give.
@@ -27,8 +27,7 @@ from mbd.blocks import Columns, row_by_row, spans
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
-from mbd.formats.lattice import Tag, projection_name, tensor_name
-from mbd.formats.model import LatticeSpec, ModelRecord, TensorRecord
+from mbd.formats.model import LatticeSpec, ModelRecord, Tag, TensorRecord, projection_name, tensor_name
 from mbd.logs import progress_bar
 from mbd.model.checkpoint import describe
 from mbd.model.coordinates import Projection, on_grid
@@ -37,9 +36,8 @@ from mbd.params import Params
 from mbd.tensors import Array, release, scratch
 from mbd.training.lattice.folds import assign_folds, fold_numbers, refuse_too_few_groups
 from mbd.training.lattice.module import ModuleRows, TrainedModule, train_module
-from mbd.training.lattice.ridge import FoldedRidge
-from mbd.training.lattice.sums import PatternSums
-from mbd.training.trained import Trained, data_record, recorded_training
+from mbd.training.lattice.ridge import FoldedRidge, PatternSums
+from mbd.training.trained import Trained, model_record, recorded_training
 
 _SMALLEST_DEVIATION = 1e-6
 _DIRECTION_GRID = 4096.0
@@ -74,19 +72,7 @@ def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progre
         tensors, provenance, report = train_modules(
             rows, spec, seed=seed, classes=classes, tags=tags, progress=progress
         )
-    record = ModelRecord(
-        backbone="lattice",
-        spec=spec.to_plain(),
-        task=manifest.task,
-        classes=manifest.classes,
-        label_range=manifest.label_range,
-        modalities=feature_set.modalities,
-        seed=str(seed),
-        data=data_record(feature_set),
-        tensors=provenance,
-        sha256="",
-    )
-    return Trained(record, tensors, report)
+    return Trained(model_record(feature_set, "lattice", spec.to_plain(), seed, provenance), tensors, report)
 
 
 def retrain(

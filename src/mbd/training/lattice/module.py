@@ -6,14 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from mbd.blocks import Columns
-from mbd.formats.lattice import Tag, landmarks_name
+from mbd.formats.model import Tag, landmarks_name
 from mbd.model.coordinates import Projection, mean_distances, on_grid, similarities
 from mbd.model.lattice import LatticeShape
 from mbd.randomness import stream
 from mbd.tensors import Array
-from mbd.training.lattice.classes import calibrate
+from mbd.training.lattice.classes import calibrate, train_logistic
 from mbd.training.lattice.folds import fold_numbers
-from mbd.training.lattice.logistic import train_logistic
 from mbd.training.lattice.ridge import FoldedRidge, Strengths, out_of_fold
 
 _LEADING = 96  # principal directions of each modality with which strengths are chosen

@@ -17,8 +17,7 @@ from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.features import Manifest
-from mbd.formats.lattice import Tag, tensor_name
-from mbd.formats.model import LatticeSpec, TensorRecord
+from mbd.formats.model import LatticeSpec, Tag, TensorRecord, tensor_name
 from mbd.logs import progress_bar
 from mbd.model.checkpoint import describe
 from mbd.model.deep_lattice import NETWORK, member_architecture, refuse_fixed_shape
@@ -28,11 +27,10 @@ from mbd.randomness import stream_seed
 from mbd.tensors import Array
 from mbd.training.distributed import ProcessGroup
 from mbd.training.lattice.folds import assign_folds, refuse_too_few_groups
-from mbd.training.loop import as_tensors
+from mbd.training.loop import Snapshots, TrainingState, as_tensors
 from mbd.training.module import ModuleRun
 from mbd.training.processes import process_map
 from mbd.training.reproducibility import reproducible
-from mbd.training.resume import Snapshots, TrainingState
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from mbd.plugins import (
     Trained,
     data_record,
     describe,
+    recorded_training,
 )
 
 
@@ -48,7 +49,7 @@ def train(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool
         provenance[f"offset.{name}"] = describe(tensors[f"offset.{name}"], (name,), belongs_to=name)
     record = ModelRecord(
         backbone="additive",
-        spec=options.model_dump(mode="json"),
+        spec={**options.model_dump(mode="json"), "training": recorded_training(params.training)},
         task=manifest.task,
         classes=manifest.classes,
         label_range=manifest.label_range,

@@ -1,13 +1,15 @@
-// Every check that a browser can make, each with its outcome and reason, and the decision that they carry.
+// Every check that a browser can make, each with its outcome, reason and verdict, and the verdict that they lead to.
+// VERDICTS, the worst last, is the table of mbd.formats.verdict; the page puts it before this script.
 
 const [CERTIFICATE, PROOF, TRUST, WEIGHTS] = ["certificate.json", "proof.json", "trust.json", "model.safetensors"];
 
-const passed = (name, reason) => ({ name, outcome: "passed", reason });
-const failed = (name, reason) => ({ name, outcome: "failed", reason });
-const unknown = (name, reason, required = true) => ({ name, outcome: "not checkable", reason, required });
+const [VERIFIED, NOT_VERIFIED, FORGED] = ["verified", "not verified", "forged or damaged"];
+const passed = (name, reason) => ({ name, outcome: "passed", reason, verdict: VERIFIED });
+const failed = (name, reason, verdict = FORGED) => ({ name, outcome: "failed", reason, verdict });
+const unknown = (name, reason, required = true) => ({ name, outcome: "not checkable", reason, verdict: required ? NOT_VERIFIED : VERIFIED });
 
 /** Checks that only the store can answer, which a page without a network never makes. */
-const STANDING = ["log consistency", "not superseded or revoked"];
+const STANDING = ["log consistency", "not withdrawn", "not replaced"];
 
 const missing = (file) => `${file} was not given`;
 
@@ -29,7 +31,7 @@ async function verifyFiles(files, expected, now, progress) {
     ...log.checks,
     ...(await digestChecks(files, found, progress)),
     dateCheck(found, now),
-    ...STANDING.map((name) => unknown(name, "only the store it was published in knows: mbd verify --store URL", false)),
+    ...STANDING.map((name) => unknown(name, "only the store it was published in knows: mbd verify --store URL")),
     unknown("structure, budget and gate", "computed again by mbd verify, not in a browser", false),
   ];
 }
@@ -39,7 +41,8 @@ async function attempt(read) {
   try {
     return { value: await read(), reason: null };
   } catch (error) {
-    return { value: null, reason: error instanceof Refused ? error.message : `it cannot be read (${error.name})` };
+    const reason = error instanceof Refused ? error.message : `it cannot be read (${error.name})`;
+    return { value: null, reason, foreign: error instanceof UnknownLogKey };
   }
 }
 
@@ -75,9 +78,7 @@ async function signatureChecks(found, trust, logged, now, lacking) {
   const right = judged.filter((one) => one.right);
   const signers = new Set(right.map((one) => one.key.name));
   if (signers.size < trust.threshold) {
-    const reason = `${signers.size} of the ${trust.threshold} required signatures are valid (${because(judged)})`;
-    const open = judged.some((one) => one.foreign);
-    return [open ? unknown(names[0], reason) : failed(names[0], reason), unknown(names[1], "there are too few valid signatures")];
+    return [tooFew(names[0], judged, signers.size, trust.threshold), unknown(names[1], "there are too few right signatures")];
   }
   const signed = passed(names[0], `signed by ${[...signers].sort().join(", ")}; ${trust.threshold} needed`);
   if (issued > now + CLOCKS_DIFFER_BY) return [signed, failed(names[1], `its signing time is in the future: ${inWords(issued)}`)];
@@ -85,6 +86,15 @@ async function signatureChecks(found, trust, logged, now, lacking) {
   const valid = new Set(dated.filter((one) => one.refused === null).map((one) => one.key.name));
   if (valid.size >= trust.threshold) return [signed, passed(names[1], `valid when they signed, ${inWords(issued)}`)];
   return [signed, failed(names[1], `${valid.size} of ${trust.threshold} keys were valid (${because(dated)})`)];
+}
+
+/** Say that too few have signed: a wrong signature is forged, one of an unknown key may be for another trust file. */
+function tooFew(name, judged, signers, threshold) {
+  const why = because(judged) && ` (${because(judged)})`;
+  if (judged.some((one) => one.foreign)) return unknown(name, `this page cannot check all signatures${why}`);
+  if (judged.some((one) => one.key && one.refused)) return failed(name, `what it says was changed after signing, or it was never signed${why}`);
+  if (signers) return failed(name, `signed by ${signers} of the ${threshold} holders of keys that have to sign${why}`, NOT_VERIFIED);
+  return failed(name, `not signed by anyone in your trust file: a wrong trust file, or not from this issuer${why}`, NOT_VERIFIED);
 }
 
 const because = (judged) =>
@@ -107,7 +117,7 @@ async function logChecks(envelope, proof, trust, lacking) {
   if (open) return { checks: [unknown(inclusion, open), unknown(checkpoint, open)] };
   const { index, tree_size: size, hashes, checkpoint: note } = proof.value;
   const head = await attempt(() => verifyCheckpoint(note, trust));
-  if (!head.value) return { checks: [unknown(inclusion, "the checkpoint cannot be trusted"), failed(checkpoint, head.reason)] };
+  if (!head.value) return { checks: [unknown(inclusion, "the checkpoint cannot be trusted"), failed(checkpoint, head.reason, head.foreign ? NOT_VERIFIED : FORGED)] };
   const signed = passed(checkpoint, `of ${size} ${size === 1 ? "entry" : "entries"}, signed by the log ${inWords(head.value.time)}`);
   const root = await rootByInclusion(await sha256(envelope), index, size, hashes);
   if (head.value.added) return { checks: [failed(inclusion, "the checkpoint carries signatures that are not the log's"), signed] };
@@ -129,7 +139,7 @@ async function digestChecks(files, found, progress) {
     }
     const file = await attempt(() => sha256File(files.get(name), progress));
     if (file.value === digest.sha256) checks.push(passed(check, `sha256:${digest.sha256}`));
-    else checks.push(failed(check, file.reason ?? `the file has sha256:${file.value}; the certificate states ${digest.sha256}`));
+    else checks.push(failed(check, file.reason ?? `${name} was changed after signing, or belongs to another certificate: sha256:${file.value}, certified is ${digest.sha256}`));
   }
   return checks;
 }
@@ -138,25 +148,23 @@ function dateCheck(found, now) {
   const name = "re-audit date";
   if (!found) return unknown(name, "no certificate could be read");
   const due = seconds(found.statement.predicate.reaudit_by, "reaudit_by");
-  if (now > due) return failed(name, `a new audit was due by ${day(due)}; the store shows whether there was one`);
+  if (now > due) return failed(name, `a new audit was due by ${day(due)}; the store shows whether there was one`, NOT_VERIFIED);
   return passed(name, `the next audit is due by ${day(due)}`);
 }
 
-/** Decide as mbd verify does: `verified` needs the answers of the store, so a page says at most `authentic`. */
-function decide(checks) {
-  if (checks.some((check) => check.outcome === "failed" || (check.required && check.outcome !== "passed"))) return "failed";
-  const right = new Set(checks.filter((check) => check.outcome === "passed").map((check) => check.name));
-  return STANDING.every((name) => right.has(name)) ? "verified" : "authentic";
-}
+/** Return the worst verdict, as mbd verify does. */
+const decide = (checks) => Object.keys(VERDICTS).findLast((verdict) => verdict === VERIFIED || checks.some((check) => check.verdict === verdict));
 
-function verdict(checks) {
+/** Return whether nothing in the certificate and its files is wrong or missing; only the store knows if it is in force. */
+const genuine = (checks) => decide(checks.filter((check) => !STANDING.includes(check.name))) === VERIFIED;
+
+function inWordsOf(checks) {
+  const verdict = decide(checks);
+  const worst = checks.find((check) => check.verdict === verdict);
   const count = (outcome) => checks.filter((check) => check.outcome === outcome).length;
-  const wrong = checks.filter((check) => check.outcome === "failed");
-  const open = checks.filter((check) => check.required && check.outcome !== "passed");
-  const made = `${count("passed")} checks passed, ${wrong.length} failed, ${count("not checkable")} were not run here.`;
-  if (wrong.length) return `Do not rely on this. Failed: ${wrong.map((check) => check.name).join(", ")}. ${made}`;
-  if (open.length) return `Not verified: more files are needed. ${open[0].name}: ${open[0].reason}. ${made}`;
+  const made = `${count("passed")} checks passed, ${count("failed")} failed, ${count("not checkable")} were not made here.`;
+  if (!genuine(checks)) return `${verdict.toUpperCase()}: ${VERDICTS[verdict].sentence} ${worst.name}: ${worst.reason}. ${VERDICTS[verdict].to_do} ${made}`;
   const weights = checks.some((check) => check.name === `digest of ${WEIGHTS}` && check.outcome === "passed");
   const model = weights ? "these are the weights that it certifies" : "no model was given";
-  return `Authentic, standing unknown: the certificate is genuine; ${model}. Only the store knows whether it was revoked. ${made}`;
+  return `NOT VERIFIED yet: the certificate is genuine, and ${model}. Only the store knows whether it is in force: mbd verify. ${made}`;
 }

@@ -21,6 +21,9 @@ function readProof(bytes) {
   return proof;
 }
 
+/** The checkpoint is of another log, or no key of the log that is trusted has signed it. */
+class UnknownLogKey extends Refused {}
+
 const nodeHash = (left, right) => sha256(joined([1], left, right));
 
 /** Return the root that a leaf and its proof lead to; null if the proof cannot be one of this place (RFC 9162, 2.1.3.2). */
@@ -51,7 +54,7 @@ async function verifyCheckpoint(note, trust) {
   }
   const root = fromBase64(encoded ?? "", "the root");
   if (root.length !== 32) throw new Refused("the root is not a SHA-256");
-  if (origin !== trust.origin) throw new Refused(`it is of the log ${origin}, and ${trust.origin} is trusted`);
+  if (origin !== trust.origin) throw new UnknownLogKey(`it is of the log ${origin}, and ${trust.origin} is trusted`);
   let reason = "no trusted key of the log has signed it";
   for (const key of trust.keys.filter((one) => one.purpose === "log" && one.raw)) {
     const time = await signedAt(text, origin, signatures, key);
@@ -60,7 +63,7 @@ async function verifyCheckpoint(note, trust) {
     if (refused === null) return { size: Number(digits), root, time, added: signatures.length !== LOG_SIGNATURES };
     reason = refused;
   }
-  throw new Refused(reason);
+  throw new UnknownLogKey(reason);
 }
 
 function readNote(note) {

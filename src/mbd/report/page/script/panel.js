@@ -19,12 +19,13 @@ async function check(files) {
   if (mine !== turn) return; // more files have come in the meantime
   at("progress").hidden = true;
   at("clear").hidden = false;
-  show(decide(checks), verdict(checks), checks);
+  show(genuine(checks) ? "genuine" : VERDICTS[decide(checks)].severity, inWordsOf(checks), checks);
 }
 
-function show(decision, words, checks) {
+/** Show what was found; `kind` decides the colour. */
+function show(kind, words, checks) {
   at("checks").replaceChildren(...checks.map(line));
-  at("verdict").dataset.decision = decision;
+  at("verdict").dataset.kind = kind;
   at("verdict").textContent = words;
 }
 

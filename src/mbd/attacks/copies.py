@@ -1,0 +1,134 @@
+"""Attack `copies`: a training row of m* that lies in the weights, as in a codebook or a bank of examples.
+
+The attacker has the training rows and looks for the one that the weights hold. A slice is a vector along an axis of a
+tensor that is as wide as m* (a frame of a sequence, all pixels of an image); and, for each map in the weights that
+takes m*, a vector as wide as what it makes of m*. For rows z of m*, standardised, and slices c, taken as they are and
+standardised like rows, with the coordinates divided at random into two halves A and B:
+
+    (c, i) = argmax  atanh |cos(c_A, z_i,A)| · √|A|            the best match on one half
+    rows     = ± cos(c_B, z_i,B)                               how well it matches on the other; and likewise from B
+
+Chance is 0, however many slices and rows are compared: a slice that is no copy matches nothing on coordinates by which
+it was not chosen. The evidence is the cosine in parts, by groups of coordinates.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from mbd.attacks.attack import Attack, AttackEvidence
+from mbd.attacks.bootstrap import cosine
+from mbd.attacks.context import AttackContext
+from mbd.attacks.target_model import TargetModel
+from mbd.features.rows import kind_of, within
+from mbd.randomness import stream
+from mbd.tensors import Array, is_float
+
+NAME = "copies"
+_PARTS = 16
+"""groups of the coordinates of each half"""
+_MOST_ROWS, _MOST_NUMBERS = 4096, 1 << 24
+_MOST_WIDE = 4096
+"""of what a map makes of m*"""
+_MOST_MAPS = 8
+_MOST_PRODUCTS = 1 << 35
+"""multiplications on one model: in larger ones only so many slices of each tensor are looked at"""
+_FEWEST_SLICES = 16
+_TINY = 1e-12
+_ALIKE = 1 - 1e-6
+
+
+def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
+    """Return how well the best match of a slice with a training row holds on coordinates that did not choose it."""
+    rows = _training_rows(attack_context)
+    tensors = {n: np.asarray(x, np.float32) for n, x in target_model.tensors.items() if is_float(x) and x.ndim}
+    pairs = [] if rows is None else list(_comparable(rows, tensors))
+    best, parts = [0.0, 0.0], np.zeros((2, _PARTS, 3))
+    for vectors, name, axis in pairs:
+        most = _MOST_PRODUCTS // (len(pairs) * 2 * vectors.size)
+        slices = _slices(tensors[name], axis, vectors.shape[1], max(most, _FEWEST_SLICES))
+        for half, (strength, found) in enumerate(_matches(vectors, slices)):
+            if strength > best[half]:
+                best[half], parts[half] = strength, found
+    return [AttackEvidence(NAME, "rows", 0.0, parts.reshape(-1, 3), cosine, limits=(-1, 1))]
+
+
+@lru_cache(maxsize=1)
+def _training_rows(attack_context: AttackContext) -> Array | None:
+    """Return training rows of m* as vectors of the width that a model would hold them in; None of token ids."""
+    draw, m = attack_context.draw(NAME), attack_context.modality
+    rows = attack_context.train_rows(draw, _MOST_ROWS)
+    x = rows.features[m]
+    if kind_of(x) == "tokens":
+        return None
+    if kind_of(x) == "sequence":
+        lengths = rows.lengths.get(m)
+        x = x.reshape(-1, x.shape[2]) if lengths is None else x[within(lengths, x.shape[1])]
+    x = x.reshape(len(x), -1)
+    most = max(_MOST_NUMBERS // x.shape[1], 1)
+    return np.asarray(x[np.sort(draw.permutation(len(x))[:most])] if len(x) > most else x, np.float32)
+
+
+def _comparable(rows: Array, tensors: Mapping[str, Array]) -> Iterator[tuple[Array, str, int]]:
+    """Yield vectors with each tensor and axis that has slices of their width: rows, and what maps make of rows."""
+    width, maps = rows.shape[1], 0
+    for name, axis in _fitting(tensors, width):
+        yield rows, name, axis
+        matrix = _slices(tensors[name], axis, width, _MOST_WIDE + 1)
+        usable = 1 < len(matrix) <= _MOST_WIDE and maps < _MOST_MAPS and matrix.any()
+        others = [fitting for fitting in _fitting(tensors, len(matrix)) if fitting[0] != name] if usable else []
+        if others:
+            maps += 1
+            mapped = np.nan_to_num(rows[: max(_MOST_NUMBERS // len(matrix), 1)] @ matrix.T)
+            yield from ((mapped, other, along) for other, along in others)
+
+
+def _fitting(tensors: Mapping[str, Array], width: int) -> list[tuple[str, int]]:
+    """Return the axes along which tensors have slices of a width; −1: all axes but the first together (of images)."""
+    return [
+        (name, axis)
+        for name, tensor in tensors.items()
+        for axis in ([axis for axis, size in enumerate(tensor.shape) if size == width] or [-1])
+        if axis >= 0 or (tensor.ndim > 2 and tensor[0].size == width)
+    ]
+
+
+def _slices(tensor: Array, axis: int, width: int, most: int) -> Array:
+    """Return the slices of a tensor along an axis, or as many of them, evenly spread."""
+    slices = (tensor if axis < 0 else np.moveaxis(tensor, axis, -1)).reshape(-1, width)
+    chosen = np.linspace(0, len(slices) - 1, min(most, len(slices))).round().astype(int)
+    finite: Array = np.nan_to_num(slices[chosen], posinf=0.0, neginf=0.0)
+    return finite
+
+
+def _matches(vectors: Array, slices: Array) -> Iterator[tuple[float, Array]]:
+    """Yield the best match by each half of the coordinates: its strength, and its cosine on the other half in parts."""
+    centre, spread = vectors.mean(0), np.maximum(vectors.std(0), _TINY)
+    rows = (vectors - centre) / spread
+    slices = slices[slices.any(1)]
+    candidates = np.concatenate([slices, (slices - centre) / spread])
+    order = stream(0, NAME, str(rows.shape[1])).permutation(rows.shape[1])
+    halves = order[::2], order[1::2]
+    for chosen, other in (halves, halves[::-1]):
+        if not len(candidates) or not len(other):
+            yield 0.0, np.zeros((_PARTS, 3))
+            continue
+        cosines = _unit(candidates[:, chosen]) @ _unit(rows[:, chosen]).T
+        nearest = np.abs(cosines).argmax(1)
+        heights = cosines[np.arange(len(candidates)), nearest]
+        first = int(np.abs(heights).argmax())
+        strength = float(np.arctanh(min(abs(heights[first]), _ALIKE)) * np.sqrt(len(chosen)))
+        a, b = _unit(candidates[[first]][:, other])[0], _unit(rows[nearest[[first]]][:, other])[0]
+        part = np.arange(len(other)) % _PARTS
+        products = (np.sign(heights[first]) * a * b, a * a, b * b)
+        yield strength, np.stack([np.bincount(part, each, _PARTS) for each in products], axis=1)
+
+
+def _unit(matrix: Array) -> Array:
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    unit: Array = np.divide(matrix, lengths, out=np.zeros_like(matrix), where=lengths > _TINY)
+    return unit
+
+
+ATTACK = Attack(attack, "whether a training row of the deleted modality lies in the weights", altered=False)

@@ -1,0 +1,117 @@
+"""A verdict in words: the verdict, one sentence for somebody who reads nothing else, the facts, then the checks.
+
+The checks are one line unless one stands against the certificate: then those are listed. Checks with the same outcome
+and the same reason share a line, so that nothing is said twice.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from mbd.formats.guarantee import Guarantee
+from mbd.verifier.reader import SIGNATURES
+from mbd.verifier.verdict import Check, Verdict, fingerprint
+
+_COPIES = {
+    "none": "nothing is claimed (no purge was published)",
+    "partial": "searched for and removed, but some remain, or may remain",
+    "complete": "searched for and removed; none remains in the places searched",
+}
+_WIDTH = 17
+
+
+def verdict_text(verdict: Verdict, *, every_check: bool = False) -> str:
+    """Return a verdict as `mbd verify` prints it."""
+    lines = [verdict.summary, _sentence(verdict), ""]
+    lines += [f"  {name:<{_WIDTH}}  {value}" for name, value in _facts(verdict)]
+    return "\n".join([*lines, *_checks(verdict, every_check=every_check)])
+
+
+def _sentence(verdict: Verdict) -> str:
+    """Return the sentence for a lawyer."""
+    rules = verdict.rules
+    if verdict.verified:
+        return f"{rules.sentence.removesuffix('.')}: {claim(verdict.claims)}."
+    if verdict.decision == "replaced":
+        stated = claim(verdict.claims)
+        return f"{rules.sentence} {stated[:1].upper()}{stated[1:]}."
+    reason = verdict.problems[0].reason
+    if verdict.genuine and verdict.decision == "not verified":
+        return f"The certificate is genuine, but whether it is in force is not known: {reason.partition(' (')[0]}."
+    return f"{rules.sentence} {begin_sentence(reason)}. {rules.to_do}"
+
+
+def claim(claims: Mapping[str, Any]) -> str:
+    """Return in one sentence who states what, and on what evidence."""
+    guarantee = Guarantee.model_validate(claims["guarantee"])
+    issuer = claims["issuer"]["name"] or f"the holder of key {fingerprint(claims['keys'][0])}"
+    return (
+        f"{issuer} states that model {claims['model']} no longer holds {_deleted(claims)}; {guarantee.rules.evidence}"
+    )
+
+
+def begin_sentence(reason: str) -> str:
+    """Return a reason as the beginning of a sentence, without the digests that it may have in brackets."""
+    text = reason.partition(" (")[0]
+    return text if "." in text.partition(" ")[0] else text[:1].upper() + text[1:]  # a file keeps its name
+
+
+def _deleted(claims: Mapping[str, Any]) -> str:
+    names, persons = ", ".join(claims["modalities"]), claims["persons"]
+    return f"{names} of {persons} person{'s' * (persons > 1)}" if persons else names
+
+
+def _facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    signed = any(check.name == SIGNATURES and check.outcome == "passed" for check in verdict.checks)
+    claims = verdict.claims if signed and verdict.decision != "forged or damaged" else {}
+    if claims:
+        guarantee = Guarantee.model_validate(claims["guarantee"])
+        yield "Deleted", f"{_deleted(claims)}, from model {claims['model']}"
+        yield "Guarantee", f"{guarantee.kind} ({guarantee.say(guarantee.rules.short, _deleted(claims))})"
+        yield from (("", text) for text in guarantee.warnings)
+        name, contact, keys = claims["issuer"]["name"], claims["issuer"]["contact"], claims["keys"]
+        by = f"signed by key{'s' * (len(keys) > 1)} {', '.join(map(fingerprint, keys))} …"
+        yield "Issuer", f"{name or 'not stated'}{f' ({contact})' if contact else ''}; {by}"
+        yield "Signed", _day(claims["issued"])
+    yield "In force", _in_force(verdict)
+    if verdict.successor:
+        yield "Current" if verdict.successor.current else "Replaced by", verdict.successor.address
+    if claims:
+        yield "Old copies", _COPIES[claims["erasure"]["claim"]]
+        yield (
+            "Next audit",
+            "not due: the model was replaced" if verdict.successor else f"by {_day(claims['reaudit_by'])}",
+        )
+    yield "Weights", f"compared with {verdict.model}" if verdict.model else "none were compared (--model DIR)"
+    trust = f"{verdict.trust_file or ''}, fingerprint {verdict.fingerprint}".removeprefix(", ")
+    yield "Trust file", trust if verdict.trust else "none"
+
+
+def _in_force(verdict: Verdict) -> str:
+    if verdict.store is None:
+        return "not known: no store was asked (--store URL)"
+    where = f"by the log of {verdict.store}"
+    yes = {"verified": f"yes, {where}", "replaced": f"no, it was replaced, {where}", "withdrawn": f"no, {where}"}
+    return yes.get(verdict.decision, "not known")
+
+
+def _checks(verdict: Verdict, *, every_check: bool) -> Iterator[str]:
+    passed = sum(check.outcome == "passed" for check in verdict.checks)
+    yield f"  {'Checks':<{_WIDTH}}  {passed} of {len(verdict.checks)} passed{'' if every_check else ' (-v lists all)'}"
+    listed = verdict.checks if every_check else verdict.problems
+    if listed:
+        yield ""
+    for outcome, names, reason in _grouped(listed):
+        yield f"  {outcome:<{_WIDTH}}  {', '.join(names)}: {reason}"
+
+
+def _grouped(checks: Iterable[Check]) -> Iterator[tuple[str, list[str], str]]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for check in checks:
+        outcome = check.verdict if check.outcome == "failed" and check.verdict else check.outcome
+        groups.setdefault((outcome, check.reason), []).append(check.name)
+    return ((outcome, names, reason) for (outcome, reason), names in groups.items())
+
+
+def _day(time: str) -> str:
+    return f"{datetime.fromisoformat(time):%Y-%m-%d}"

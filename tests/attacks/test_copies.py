@@ -1,0 +1,89 @@
+"""A training row that lies in the weights is found, and nothing is found where there is none."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mbd.attacks import copies
+from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.context import AttackContext, make_context
+from mbd.attacks.gate import GateFinding, judge_attacks
+from mbd.attacks.target_model import Role, TargetModel
+from mbd.features.contract import FeatureSet
+from mbd.params.attacks import AttacksSettings
+from mbd.tensors import Array
+from tests.attacks.gate_table import WIDTHS, write_data
+from tests.attacks.models import target_of
+
+PARAMS = AttacksSettings(resamples=200)
+
+
+@pytest.fixture(scope="module", params=["vectors", "sequences"])
+def attack_context(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AttackContext:
+    """Attacks on audio that is wider than what surrounds it in the model."""
+    data = write_data(tmp_path_factory.mktemp("copies") / "data", request.param)
+    return make_context(FeatureSet.open(data), "audio", PARAMS)
+
+
+@pytest.fixture
+def target(model_workspace: Path) -> TargetModel:
+    return target_of(model_workspace, "reference")
+
+
+def training_rows(attack_context: AttackContext) -> Array:
+    rows: Array = attack_context.data.split("train").load().features["audio"].reshape(-1, WIDTHS["audio"])
+    return rows
+
+
+def noise(*shape: int, seed: int = 1) -> Array:
+    return 0.1 * np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def is_refused(bank: Array, attack_context: AttackContext, target: TargetModel, **others: Array) -> bool:
+    """Whether the gate refuses a model with a bank, where the reference has noise in its place."""
+    after, reference = (
+        replace(target, tensors={**target.tensors, **others, "bank": x}) for x in (bank, noise(*bank.shape, seed=2))
+    )
+    found: dict[Role, AttackEvidence] = {
+        "after": copies.attack(after, attack_context)[0],
+        "reference": copies.attack(reference, attack_context)[0],
+    }
+    (record,) = judge_attacks([GateFinding("audio", "as released", found)], PARAMS)
+    return record.decision == "refused"
+
+
+def test_a_bank_of_training_rows_is_refused(attack_context: AttackContext, target: TargetModel) -> None:
+    rows = training_rows(attack_context)
+    assert is_refused(rows[:32], attack_context, target)
+    assert is_refused(np.ascontiguousarray(rows[:32].T), attack_context, target)
+    assert is_refused((rows[:32] - rows.mean(0)) / rows.std(0) / 7, attack_context, target)
+
+
+def test_a_single_rounded_row_among_other_weights_is_refused(
+    attack_context: AttackContext, target: TargetModel
+) -> None:
+    bank = noise(64, WIDTHS["audio"])
+    bank[17] = training_rows(attack_context)[5].astype(np.float16)
+    assert is_refused(bank, attack_context, target)
+
+
+def test_rows_that_a_map_in_the_model_has_projected_are_refused(
+    attack_context: AttackContext, target: TargetModel
+) -> None:
+    projection = noise(40, WIDTHS["audio"])
+    bank = training_rows(attack_context)[:32] @ projection.T
+    assert is_refused(bank, attack_context, target, projection=projection)
+
+
+def test_weights_without_a_row_pass(attack_context: AttackContext, target: TargetModel) -> None:
+    width = WIDTHS["audio"]
+    assert not any(is_refused(noise(64, width, seed=seed), attack_context, target) for seed in range(3, 23))
+    assert not is_refused(np.full((8, width), np.nan, np.float32), attack_context, target)
+    assert not is_refused(np.zeros((8, width), np.float32), attack_context, target)
+
+
+def test_held_out_rows_pass(attack_context: AttackContext, target: TargetModel) -> None:
+    held_out = attack_context.rows.features["audio"].reshape(-1, WIDTHS["audio"])[:1]
+    assert not is_refused(held_out + noise(*held_out.shape), attack_context, target)
