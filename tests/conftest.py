@@ -4,7 +4,9 @@ of a user affects it."""
 import gc
 import logging
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -102,9 +104,16 @@ def _logging_as_before() -> Iterator[None]:
 def _empty_working_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path_factory.mktemp("cwd")
     monkeypatch.chdir(folder)
+    logs_of_fixtures = Path(os.environ["XDG_CACHE_HOME"]) / "missing-by-design" / "logs"
+    if logs_of_fixtures.exists():  # this machine has made the stores of modules and sessions, and continues their logs
+        shutil.copytree(logs_of_fixtures, f"{folder}-cache/missing-by-design/logs")
     monkeypatch.setenv("XDG_CACHE_HOME", f"{folder}-cache")
     monkeypatch.setenv("XDG_CONFIG_HOME", f"{folder}-config")
     monkeypatch.delenv("MBD_TRUST", raising=False)
+    temporary = Path(f"{folder}-tmp")  # a purge looks into what killed steps have left in the temporary folder
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     return folder
 
 

@@ -3,7 +3,6 @@
 The same bodies run on a folder in `tests/production/test_worker.py`, `tests/history/test_lineage.py`.
 """
 
-import tempfile
 import uuid
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from mbd.params import load_params
 from mbd.production.request_store import RequestStore
 from mbd.production.worker import Worker
 from mbd.steps import features, train
-from mbd.storage import open_private
 from mbd.trust.keys import make_keys
 from tests.certificate.authority import CertificateAuthority, key_settings
 from tests.certificate.build import make_home
@@ -46,16 +44,14 @@ def bucket(s3: S3, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def worker(s3: S3, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
+def worker(s3: S3, bucket: str, tmp_path: Path) -> Worker:
     make_keys(tmp_path / "keys", "signer")
     url = f"s3://{bucket}/mbd"
     own = (*key_settings(tmp_path), f"store.url={url}", f"store.endpoint={s3.endpoint}", "store.lock_mode=null")
     params = load_params(None, [*SETTINGS, *own])
     features.run(params, tmp_path / "features")
     train.run(params, tmp_path / "features", tmp_path / "model")
-    requests = RequestStore(open_private(url, params.store))
+    requests = RequestStore.open(params, url)
     return Worker(params, requests, url, tmp_path / "features", tmp_path / "model", "worker")
 
 

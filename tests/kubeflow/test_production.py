@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass, field
+from hashlib import md5
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,15 @@ from mbd.features.contract import FeatureSet
 from mbd.files import read_json, sha256_file
 from mbd.formats.features import FeatureLocation
 from mbd.formats.files import WEIGHTS
+from mbd.formats.layout import object_name
 from mbd.history.lineage import keep_subject
 from mbd.kubeflow import production as tasks
 from mbd.kubeflow import tasks as steps
-from mbd.kubeflow.common import write_params
+from mbd.kubeflow.common import write_params, write_resolved
 from mbd.kubeflow.data import feature_set
-from mbd.kubeflow.ending import has_published
 from mbd.params import load_params
+from mbd.steps import purge
+from mbd.storage import open_store
 from mbd.trust.lineage_key import read_lineage_key
 from tests.kubeflow.workspace import PlainArtifact
 from tests.production.registering import Production
@@ -36,14 +39,18 @@ class Run:
         return self.artifacts.setdefault(name, PlainArtifact(str(self.folder / name)))
 
     @property
+    def text(self) -> str:
+        return write_params(self.production.params)
+
+    @property
     def params(self) -> PlainArtifact:
         if "params" not in self.artifacts:
-            steps.parameters(write_params(self.production.params), self.artifact("params"))
+            write_resolved(self.artifact("params"), write_params(self.production.params))
         return self.artifact("params")
 
     def fetch(self, *modalities: str, subjects: tuple[str, ...] = ()) -> list[str]:
         model, data = self.artifact("model"), self.artifact("data")
-        return tasks.fetch(self.params, modalities, subjects, model, data)
+        return tasks.fetch(self.text, self.artifact("params"), modalities, subjects, model, data)
 
     def reference(self, *modalities: str, subjects: tuple[str, ...] = ()) -> PlainArtifact:
         given = self.params, self.artifact("data"), self.artifact("model")
@@ -139,8 +146,6 @@ def test_the_deleted_model_becomes_current_and_the_next_deletion_starts_from_it(
     known = run.production.known()
     assert known.current is not None
     assert (known.current.digest, known.revoked) == (certificate, frozenset({"audio"}))
-    assert has_published(run.production.params, "delete", "run-42", ["audio"])
-    assert not has_published(run.production.params, "delete", "run-43", ["audio"])
     following = Run(run.production, tmp_path / "following")
     assert failing(following.fetch, "audio") == ExitCode.USAGE
     assert following.fetch("visual") == ["visual"]
@@ -193,7 +198,8 @@ def test_a_person_is_deleted_by_reference_and_stays_left_out(
         split = FeatureSet.open(folder).split("train")
         assert not split.available["audio"][split.groups == name].any()
     assert again.reference("visual").metadata == {"trained": True}  # the registered one has heard them
-    steps.features(again.params, again.artifact("all"), again.artifact("metrics"))  # of a retraining
+    outputs = [again.artifact(name) for name in ("resolved", "all", "metrics")]
+    steps.features(again.text, outputs[0], outputs[1], outputs[2])  # of a retraining
     assert FeatureLocation.read(again.artifact("all").folder, "reference").left_out == (certificate,)
 
 
@@ -204,9 +210,8 @@ def test_an_unknown_pseudonym_is_an_error(run: Run) -> None:
 
 def test_a_trained_model_is_registered_with_its_run_and_promoted_only_if_it_is_not_worse(run: Run) -> None:
     params = load_params(None, [*run.production.settings, "registration.metric=mae"])
-    steps.parameters(write_params(params), run.artifact("params"))
-    assert steps.features(run.params, run.artifact("data"), run.artifact("metrics")) == ["text", "audio", "visual"]
     data = run.artifact("data"), run.artifact("metrics")
+    assert steps.features(write_params(params), run.artifact("params"), *data) == ["text", "audio", "visual"]
     models = [run.production.model, run.production.folder / "challenger"]
     found = []
     for number, folder in enumerate(models):
@@ -214,8 +219,50 @@ def test_a_trained_model_is_registered_with_its_run_and_promoted_only_if_it_is_n
         registered = run.artifact(f"registered-{number}")
         tasks.register(run.params, data[0], PlainArtifact(str(folder)), references, registered, f"run-{number}")
         found.append(read_json(registered.folder))
-        assert has_published(params, "train", f"run-{number}", [])
+    assert [one.run_id for one in run.production.known().registrations] == ["run-0", "run-1"]
     metrics = [one.metrics["mae"] for one in run.production.known().registrations]
     assert [one["promoted"] for one in found] == [True, metrics[1] <= metrics[0]]
     assert list(found[0]["references"]) == ["audio"]
-    assert not has_published(params, "train", "run-2", [])
+
+
+def test_a_purge_without_a_copy_of_the_old_weights_knows_them_by_the_store(run: Run) -> None:
+    run.production.register("audio")
+    run.fetch("audio")
+    run.reference("audio")
+    run.certify("audio")
+    run.publish()
+    weights = run.production.model / WEIGHTS
+    params, digest = run.production.params, sha256_file(weights)
+    receipt = run.artifact("published").folder / "receipt.json"
+    given = receipt, params.store.url, run.artifact("deleted").folder
+    target = purge.plan(params, *given).purged.targets.by_sha256(digest)
+    assert target is not None
+    assert (target.size, target.md5) == (weights.stat().st_size, md5(weights.read_bytes()).hexdigest())
+    store = open_store(params.store.url, params.store)
+    store.delete(list(store.versions(object_name(digest))))
+    store.create(object_name(digest), b"something of another size, to hide the copies of the true one")
+    planted = purge.plan(params, *given).purged.targets.by_sha256(digest)
+    assert planted is not None
+    assert planted.size is None
+
+
+def test_an_audit_of_audio_follows_the_model_after_visual_was_deleted_too(run: Run, tmp_path: Path) -> None:
+    run.production.register("audio", "visual")
+    last = run
+    for modality, folder in (("audio", "first"), ("visual", "second")):
+        last = Run(run.production, tmp_path / folder, f"run-{folder}")
+        last.fetch(modality)
+        last.reference(modality)
+        last.certify(modality)
+        last.publish()
+    audit = Run(run.production, tmp_path / "audit", "run-audit")
+    revoked, certificate = steps.published(audit.params, "audio", audit.artifact("model"))
+    assert certificate == last.artifact("published").metadata["certificate"]
+    assert sorted(revoked) == ["audio", "visual"]
+    shown = audit.artifact("metrics"), audit.artifact("page")
+    steps.features(audit.text, audit.artifact("resolved"), audit.artifact("data"), audit.artifact("numbers"))
+    data, reference = audit.artifact("data"), audit.artifact("reference")
+    steps.train(audit.params, data, reference, audit.artifact("trained"), without=revoked)
+    given, after = (audit.params, data, revoked, audit.artifact("leakage"), *shown), audit.artifact("model")
+    steps.attack(*given, before=None, after=after, reference=reference)
+    steps.reaudit(audit.params, certificate, audit.artifact("leakage"), audit.run)

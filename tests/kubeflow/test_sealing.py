@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,12 +12,13 @@ from mbd.files import read_json
 from mbd.formats.statement import DeletionStatement
 from mbd.kubeflow import tasks
 from mbd.params import load_params
-from mbd.params.shredding import ShreddingSettings
+from mbd.params.operations import ShreddingSettings
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.vault import opened
 from mbd.verifier.bundle import Bundle
 from tests.digests import path_digest
 from tests.kubeflow.workspace import ArtifactWorkspace, PlainArtifact, as_settings, sealing
+from tests.log.build import become_another_machine
 from tests.shredding.build import files_with, windows
 
 pytestmark = pytest.mark.slow
@@ -123,6 +123,7 @@ def test_the_error_names_the_file_the_key_and_a_hint(
 def test_what_never_knew_the_modality_is_still_worked_with(sealed: ArtifactWorkspace) -> None:
     destroy(sealed)
     shutil.rmtree(sealed.folder / "store")
+    become_another_machine(sealed.folder / "cache")  # which does not miss the log in it
     sealed.publish()  # the deleted model
     with opened(sealed.artifact("reference").folder, settings_of(sealed)) as folder:
         assert (folder / "model.safetensors").is_file()
@@ -178,18 +179,16 @@ def test_without_the_parameters_of_shredding_an_encrypted_artifact_is_refused(
 
 
 def test_a_purge_is_complete_when_the_keys_of_the_old_models_are_gone(
-    sealed: ArtifactWorkspace, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    sealed: ArtifactWorkspace, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (sealed.folder / "tmp").mkdir()
-    monkeypatch.setattr(
-        tempfile, "tempdir", str(sealed.folder / "tmp")
-    )  # where steps of others may have left something
     proof, given = sealed.artifact("proof"), (sealed.artifact("published"), sealed.artifact("deleted"))
-    code, _ = failing(lambda: tasks.purge(sealed.params(), *given, proof), capfd)
+    tasks.purge(sealed.params(), *given, proof)
+    code, _ = failing(lambda: tasks.require_purged(proof), capfd)
     assert code == ExitCode.FAILURE
     assert read_json(proof.folder / "purge.json")["erasure"]["claim"] == "partial"
     tasks.purge(sealed.params("purge.keys=true"), *given, proof)
     assert proof.metadata["claim"] == "complete"
+    tasks.require_purged(proof)
     with pytest.raises(KeyDestroyedError), opened(sealed.artifact("model").folder, settings_of(sealed)):
         pass
     assert nothing_plain_is_left(sealed)

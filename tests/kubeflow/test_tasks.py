@@ -1,7 +1,6 @@
 """What runs inside a Kubeflow task: verified artifacts in, a step, verified artifacts out."""
 
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,7 @@ from mbd.files import file_digests, read_json, sha256_file, to_json, write_file
 from mbd.formats.statement import DeletionStatement
 from mbd.history.replay import read_history
 from mbd.kubeflow import tasks
-from mbd.kubeflow.common import write_params
-from mbd.kubeflow.ending import has_published
+from mbd.kubeflow.common import write_params, write_resolved
 from mbd.params import load_params, to_yaml
 from mbd.steps import verify
 from mbd.steps.step import step_run
@@ -120,25 +118,32 @@ def test_a_refusal_is_on_record_in_attack_and_stops_the_run_in_certify(
 
 
 def test_wrong_parameters_end_the_first_task_as_on_the_command_line(tmp_path: Path) -> None:
-    written = PlainArtifact(str(tmp_path / "parameters"))
+    written, data, metrics = (PlainArtifact(str(tmp_path / name)) for name in ("resolved", "data", "metrics"))
     with pytest.raises(SystemExit) as caught:
-        tasks.parameters("model: {backbone: tower}", written)
+        tasks.features("model: {backbone: tower}", written, data, metrics)
     assert exit_code(caught) == ExitCode.USAGE
     with pytest.raises(SystemExit) as caught:
-        tasks.parameters("", written, overrides=["training.colour=red"])
+        tasks.features("", written, data, metrics, overrides=["training.colour=red"])
     assert exit_code(caught) == ExitCode.USAGE
-    assert not written.folder.exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_all_parameters_are_in_one_artifact_with_the_arguments_of_the_run_on_top(tmp_path: Path) -> None:
     written, text = PlainArtifact(str(tmp_path / "parameters")), write_params(load_params(None, ["training.epochs=3"]))
-    tasks.parameters(text, written, "voices", "certified", 0.5, ["training.seed=7", "deletion.epsilon=2"])
+    write_resolved(written, text, "voices", "certified", 0.5, ["training.seed=7", "deletion.epsilon=2"])
     chosen = ["certificate.model=voices", "deletion.method=certified", "deletion.epsilon=0.5", "training.seed=7"]
     assert load_params(written.folder) == load_params(None, ["training.epochs=3", *chosen])
     assert written.folder.read_text() == to_yaml(
         load_params(written.folder)
     )  # nothing depends on another image's defaults
     assert written.metadata["model"] == "voices"
+
+
+def test_only_raw_media_are_extracted_side_by_side(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        tasks.extract("", PlainArtifact(str(tmp_path / "resolved")), 0, 2)
+    assert exit_code(caught) == ExitCode.USAGE
+    assert "platform.extraction_tasks" in capfd.readouterr().err
 
 
 def test_single_subjects_are_not_attacked_and_certify_knows(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
@@ -168,15 +173,15 @@ def test_what_is_published_is_fetched_attacked_again_and_confirmed(
     workspace: ArtifactWorkspace, tmp_path: Path
 ) -> None:
     model, leakage = PlainArtifact(str(tmp_path / "model")), PlainArtifact(str(tmp_path / "leakage"))
-    modalities, revoked, certificate = tasks.published(workspace.params(), "audio", model)
-    assert (modalities, revoked) == (["audio"], ["audio"])
+    revoked, certificate = tasks.published(workspace.params(), "audio", model)
+    assert revoked == ["audio"]
     assert certificate == workspace.artifact("published").metadata["certificate"] == model.metadata["certificate"]
     others, reference = (
         (PlainArtifact(str(tmp_path / "metrics")), PlainArtifact(str(tmp_path / "page"))),
         workspace.artifact("reference"),
     )
     tasks.attack(
-        *(workspace.params(), workspace.artifact("data"), modalities, leakage, *others),
+        *(workspace.params(), workspace.artifact("data"), revoked, leakage, *others),
         before=None,
         after=model,
         reference=reference,
@@ -187,9 +192,7 @@ def test_what_is_published_is_fetched_attacked_again_and_confirmed(
     tasks.reaudit(workspace.params("certificate.reaudit_days=300"), certificate, leakage, "run-43")
     trust = read_trust(workspace.folder / "keys" / "trust.json")
     history = read_history(open_store(f"file://{workspace.folder}/store"), trust)
-    assert [one.effect for one in history.about(certificate)] == ["passed"]
-    assert has_published(workspace.values(), "reaudit", "run-43", ["audio"])
-    assert not has_published(workspace.values(), "reaudit", "run-44", ["audio"])
+    assert [(one.effect, one.run_id) for one in history.about(certificate)] == [("passed", "run-43")]
 
 
 def test_a_refused_audit_refutes_the_certificate_and_fails_the_run(
@@ -220,13 +223,10 @@ def test_a_purge_that_was_not_requested_says_so(workspace: ArtifactWorkspace, tm
     tasks.purge(workspace.params(), *given, proof, requested=False)
     assert proof.metadata["claim"] == "not requested"
     assert (proof.folder / "report.md").read_text() == tasks.NOT_PURGED
+    tasks.require_purged(proof)
 
 
-def test_purge_leaves_no_copy_of_the_old_weights(
-    workspace: ArtifactWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))  # a purge looks into folders that steps have left
+def test_purge_leaves_no_copy_of_the_old_weights(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
     shutil.copytree(workspace.folder / "store", tmp_path / "store")
     shutil.copytree(workspace.artifact("model").folder, "build/model")
     own = f"store.url=file://{tmp_path}/store", f"purge.tombstones={tmp_path}/tombstones"

@@ -17,12 +17,13 @@ from mbd.history.replay import read_history
 from mbd.log.tiles import claim_name
 from mbd.model.checkpoint import load_model
 from mbd.params import load_params
+from mbd.production.batches import Batches
 from mbd.production.releases import Start, find_base
 from mbd.production.request_store import RequestStore
 from mbd.production.worker import Worker
 from mbd.records import now
 from mbd.steps import features, train, verify
-from mbd.storage import open_private, open_store
+from mbd.storage import open_store
 from mbd.storage.store import update
 from mbd.trust.keys import load_signer, make_keys
 from mbd.trust.lineage_key import read_lineage_key
@@ -48,20 +49,18 @@ from tests.production.small import SETTINGS
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
+def worker(tmp_path: Path) -> Worker:
     make_keys(tmp_path / "keys", "signer")
     url = f"file://{tmp_path}/store"
     params = load_params(None, [*SETTINGS, *key_settings(tmp_path), f"store.url={url}"])
     features.run(params, tmp_path / "features")
     train.run(params, tmp_path / "features", tmp_path / "model")
-    requests = RequestStore(open_private(url, params.store))
+    requests = RequestStore.open(params, url)
     return Worker(params, requests, url, tmp_path / "features", tmp_path / "model", "worker")
 
 
 def test_from_a_request_to_a_certificate_and_what_comes_after_it(worker: Worker, tmp_path: Path) -> None:
-    left = tmp_path / "temporary" / f"mbd-{tmp_path.stat().st_uid}"
+    left = Path(tempfile.gettempdir()) / f"mbd-{tmp_path.stat().st_uid}"
     left.mkdir(mode=0o700)
     (left / "plain-of-a-killed-worker").mkdir()
     first = carried_out(worker, "audio")
@@ -69,6 +68,9 @@ def test_from_a_request_to_a_certificate_and_what_comes_after_it(worker: Worker,
     place = f"{worker.store_url}/certificates/{first.certificate}"
     assert verify.run(worker.params, place, trust=Path(worker.params.certificate.trust)).verified
     assert not list(left.iterdir())
+    notes = [(event.state, event.note) for event in first.history]
+    running = [("running", note) for note in ("", "deleted", "evaluated", "attacked")]
+    assert notes == [("received", ""), *running, ("certified", "")]
 
     again = carried_out(worker, "audio")
     assert (again.state, again.certificate) == ("certified", first.certificate)
@@ -163,7 +165,8 @@ def test_a_signed_certificate_of_an_abandoned_batch_is_not_published_later(
     (tmp_path / "work").mkdir()
     base = find_base(worker.params, worker.store_url, worker.model)
     start = Start(base, worker.model, record, worker.features, tmp_path / "work")
-    decision = worker._certified(start, lease, [request])
+    batches = Batches(worker.request_store, worker.params.certificate.model)
+    decision = worker._certified(batches, start, lease, [request])
     current = carried_out(worker, "visual")
     assert worker.request_store.get(request.id).state == "certified"  # by the same deletion
     again = submitted(worker, "audio")

@@ -35,7 +35,7 @@ def production(trained: Production, request: pytest.FixtureRequest) -> Productio
 
 def forget(production: Production, modality: str, person: str | None = None) -> str:
     """Delete a modality, or that of a person, from the current release; return the certificate."""
-    requests = RequestStore(production.private)
+    requests = RequestStore.open(production.params, production.url)
     submit(production.params, production.url, NAME, [modality], [person] if person else [])
     ((done, outcome),) = Worker(production.params, requests, production.url, production.features, None, "w").run()
     assert done.certificate, outcome
