@@ -1,5 +1,6 @@
-"""The handbook's chapter on the paper's claims: `python -m studies.findings [FOLDER …]` writes docs/findings.md.
+"""The paper's claims: `python -m studies.findings [FOLDER …]` writes docs/findings.md and studies/findings.md.
 
+The first is the handbook's chapter: every claim with its verdicts. The second has data, tables and reasons.
 A FOLDER is what `make study` leaves below studies/build; without any, every one that has a page, synthetic data first.
 All numbers and verdicts are those of the study.json files; the pictures are those of the first folder, made small.
 """
@@ -20,21 +21,12 @@ from studies.outcome import Finding
 from studies.plan import SYNTHETIC, called, command_about
 from studies.written import Study, counted, read_studies
 
-PAGE = Path("docs/findings.md")
+PAGE, RECORD = Path("docs/findings.md"), Path("studies/findings.md")
 PICTURES = Path("docs/pictures")
 LARGEST_PICTURE = 120_000
 Results = Mapping[str, Sequence[Study]]
 """by the name of the result folder; the first one has the pictures"""
-_HEAD = """---
-search: {exclude: true}
----
-
-# What we found
-
-About Rong Fu, Ziming Wang, Chunlei Meng, Jiekai Wu, Kangan Qian, Hao Zhang and Simon Fong, *Missing-by-Design: \
-Certifiable Modality Deletion for Revocable Multimodal Sentiment Analysis*."""
-Claim = tuple[str, str]
-"""the name of its study, and the claim"""
+_SEARCH = "---\nsearch: {exclude: true}\n---"
 INSTEAD = {
     "full-modality": "Every evaluation sets plain ridge regressions beside the model, on the same rows; the lattice is "
     "a second backbone that is made of such regressions.",
@@ -55,7 +47,7 @@ INSTEAD = {
 
 
 def main(folders: Sequence[Path]) -> None:
-    """Write the chapter, and the pictures it shows."""
+    """Write the chapter, the pictures it shows, and the record."""
     known = {folder.name: folder for folder in folders or _with_page(ROOT)}
     results = {name: studies for name, folder in known.items() if (studies := read_studies(folder))}
     if not results:
@@ -63,7 +55,8 @@ def main(folders: Sequence[Path]) -> None:
     for _, study in _first(results).values():
         if study.figures:
             write_file(PICTURES / f"study-{study.name}.png", small_picture(study.figures[0]))
-    write_file(PAGE, chapter(results, [line for name in results for line in measured(known[name])]))
+    write_file(PAGE, chapter(results))
+    write_file(RECORD, record(results, [line for name in results for line in measured(known[name])]))
 
 
 def _with_page(root: Path) -> list[Path]:
@@ -83,17 +76,42 @@ def measured(folder: Path) -> list[str]:
     return lines
 
 
-def chapter(results: Results, data: Sequence[str]) -> str:
-    """Return the chapter about one or more results; `data` describes what was measured."""
-    parts = [_HEAD, *_introduction(results, "\n".join(data)), "## All claims", _claims(results)]
-    for folder, study in _first(results).values():
+def chapter(results: Results) -> str:
+    """Return the handbook's chapter: what the studies ask, and which claims hold."""
+    judged = [
+        f"on {called(name)}, of {len(_findings(studies))} claims {counted(_findings(studies))}"
+        for name, studies in results.items()
+    ]
+    own = [finding for finding in _findings(next(iter(results.values()))) if OWN_TABLE in finding.claim]
+    parts = [
+        _SEARCH,
+        "# What we found",
+        "The paper ([concepts](concepts.md)) makes claims that can be measured. `make study` builds its model as it is "
+        "described and measures them; `python -m studies.findings` writes this page. Numbers, tables and the reason of "
+        f"each verdict are in `{RECORD}`.",
+        f"In short: {'; '.join(judged)}.",
+        "*Not comparable* are scores on other data or features than the paper's. Comparable anywhere is which method "
+        "is better on the same rows, by how much, and what is lost. Some claims are decided by the paper's own tables"
+        + (f" (of {len(own)}, {counted(own)})." if own else ".")
+        + " Where a claim has only a word (modest, stable), we chose the criterion, some after first results had been "
+        "seen; seeds are few.",
+    ]
+    for name, (folder, study) in _first(results).items():
         parts += [f"## {study.title}", study.question]
         if study.figures:
-            parts.append(f"![{study.title}, {called(folder)}](pictures/study-{study.name}.png)")
+            parts.append(f"![{study.title}, {called(folder)}](pictures/study-{name}.png)")
+        parts += [table] if (table := _claims(results, name)) else []
+        parts += [f"**What we do instead.** {INSTEAD[name]}"] if name in INSTEAD else []
+    return "\n\n".join(parts) + "\n"
+
+
+def record(results: Results, data: Sequence[str]) -> str:
+    """Return what the chapter rests on: each study's key table and reasons; `data` says what was measured."""
+    parts = ["# The paper's claims: numbers and reasons", "Written by `python -m studies.findings`.", "\n".join(data)]
+    for _, study in _first(results).values():
+        parts.append(f"## {study.title}")
         for name, studies in results.items():
             parts += _section(name, studies, study.name)
-        if study.name in INSTEAD:
-            parts.append(f"**What we do instead.** {INSTEAD[study.name]}")
         parts.append(f"Made by {_commands(results, study)}.")
     return "\n\n".join(parts) + "\n"
 
@@ -107,70 +125,17 @@ def _first(results: Results) -> dict[str, tuple[str, Study]]:
     return found
 
 
-def _introduction(results: Results, data: str) -> list[str]:
-    """Summarise what reproduces and what does not, and where the reasons are."""
-    judged = [
-        f"on {called(name)}, of {len(_findings(studies))} claims {counted(_findings(studies))}"
-        for name, studies in results.items()
-    ]
-    own = [finding for finding in _findings(next(iter(results.values()))) if OWN_TABLE in finding.claim]
-    parts = [
-        "This chapter is written by `python -m studies.findings` from the results of `make study`: no number in it was "
-        "typed in. The studies build the paper's model as the paper describes it, measure its claims one by one, and "
-        "set the printed numbers beside ours.",
-        f"In short: {'; '.join(judged)}.",
-        "Scores on other data, or on other features, say nothing about the scores in print; such claims are called not "
-        "comparable. What can be judged anywhere is what a claim says of methods on the same rows: which is better, by "
-        "how much, and what is lost. Some claims need no measurement, because the paper's own tables decide them"
-        + (f": of {len(own)}, {counted(own)}." if own else "."),
-        "Where a claim has only a word (modest, stable, reliable, near), what it is judged by is ours, and the reason "
-        "names it. Some of these criteria were chosen after first results had been seen, and seeds are few.",
-        *(["The data:", data] if data else []),
-    ]
-    titles = {name: study.title for name, (_, study) in _first(results).items()}
-    for heading, claims in _by_verdict(results).items():
-        if claims:
-            by_study: dict[str, list[str]] = {}
-            for study, claim in claims:
-                by_study.setdefault(study, []).append(claim)
-            lines = [f"- [{titles[study]}](#{_anchor(titles[study])}): {' '.join(c)}" for study, c in by_study.items()]
-            parts += [f"**{heading}**", "\n".join(lines)]
-    return [*parts, "The sections below give the reasons, the numbers, and what this project does instead."]
-
-
-def _by_verdict(results: Results) -> dict[str, list[Claim]]:
-    """Sort claims by what all results that could judge them say."""
-    found: dict[str, list[Claim]] = {"What reproduces": [], "What does not": [], "What depends on the data": []}
-    headings = {"holds": "What reproduces", "does not hold": "What does not"}
-    for claim, verdicts in _verdicts(results).items():
-        known = {verdict for verdict in verdicts.values() if verdict != "not comparable"}
-        if known:
-            found[headings[known.pop()] if len(known) == 1 else "What depends on the data"].append(claim)
-    return found
-
-
-def _verdicts(results: Results) -> dict[Claim, dict[str, str]]:
-    """Return for each claim what each result says, claims of one study together."""
-    found: dict[Claim, dict[str, str]] = {}
-    for wanted in _first(results):
-        for name, studies in results.items():
-            for study in studies:
-                if study.name == wanted:
-                    for finding in study.findings:
-                        found.setdefault((wanted, finding.claim), {})[name] = finding.verdict
-    return found
-
-
-def _claims(results: Results) -> str:
-    titles = {name: study.title for name, (_, study) in _first(results).items()}
-    lines = [
-        f"| what the paper says | {' | '.join(map(called, results))} | study |",
-        f"| --- |{' --- |' * len(results)} --- |",
-    ]
-    for (study, claim), verdicts in _verdicts(results).items():
-        cells = [verdicts.get(name, "–") for name in results]
-        link = f"[{titles[study]}](#{_anchor(titles[study])})"
-        lines.append(f"| {claim.replace('|', '&#124;')} | {' | '.join(cells)} | {link} |")
+def _claims(results: Results, wanted: str) -> str:
+    """Return the claims of a study and what each result says of them."""
+    verdicts: dict[str, dict[str, str]] = {}
+    for name, studies in results.items():
+        for finding in (finding for study in studies if study.name == wanted for finding in study.findings):
+            verdicts.setdefault(finding.claim, {})[name] = finding.verdict
+    if not verdicts:
+        return ""
+    lines = [f"| claim | {' | '.join(map(called, results))} |", f"| --- |{' --- |' * len(results)}"]
+    for claim, found in verdicts.items():
+        lines.append(f"| {claim.replace('|', '&#124;')} | {' | '.join(found.get(name, '–') for name in results)} |")
     return "\n".join(lines)
 
 
@@ -199,12 +164,6 @@ def _findings(studies: Sequence[Study]) -> list[Finding]:
     return [finding for study in studies for finding in study.findings]
 
 
-def _anchor(title: str) -> str:
-    from markdown.extensions.toc import slugify  # type: ignore[import-untyped] # noqa: PLC0415 -- part of an extra
-
-    return str(slugify(title, "-"))
-
-
 def small_picture(file: Path) -> bytes:
     """Return a picture with few colours, and as small as it must be to stay below the limit."""
     from PIL import Image  # noqa: PLC0415 -- part of an extra
@@ -222,7 +181,7 @@ def small_picture(file: Path) -> bytes:
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def command(folders: tuple[Path, ...]) -> None:
-    """Write docs/findings.md from result folders (default: every folder below studies/build that has a page)."""
+    """Write docs/findings.md and studies/findings.md from result folders (default: those of studies/build)."""
     main(folders)
 
 
