@@ -1,8 +1,10 @@
 """The handbook as a whole: it builds without a warning and without a network, and says what the code says."""
 
+import html
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -52,6 +54,20 @@ def test_the_tour_is_a_page_with_its_outputs(site: Path) -> None:
     pictures = re.findall(r'src="(tour-\d+\.png)"', page)
     assert pictures
     assert all((site / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_every_formula_is_one_for_katex(site: Path) -> None:
+    pages = [html.unescape(page.read_text(encoding="utf-8")) for page in site.glob("*.html")]
+    formulas = [
+        formula for page in pages for formula in re.findall(r'class="arithmatex">\\[(\[](.*?)\\[)\]]<', page, re.DOTALL)
+    ]
+    assert len(formulas) > 20
+    script = (
+        "for (const f of JSON.parse(process.argv[2])) require(process.argv[1]).renderToString(f, {strict: 'error'})"
+    )
+    katex = str(site / "javascripts" / "katex" / "katex.min.js")
+    subprocess.run(["node", "-e", script, katex, json.dumps(formulas)], check=True)
 
 
 def test_scripts_of_the_tools_are_no_pages(site: Path) -> None:
