@@ -7,10 +7,11 @@ unfinished, because Kubeflow ends what a schedule has started when it is removed
 """
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +32,11 @@ from pipelines.compiling import compiled
 _UNFINISHED = {None, "PENDING", "RUNNING", "PAUSED", "CANCELING"}
 _DISABLED, _FAILED = "DISABLED", {"FAILED", "ERROR"}
 _PAGE = 100
+_DRIVER = "-driver"
+_INNER = re.compile(r"root|executor(\(\d+\))?|iteration.*")
+"""names of nodes that are no task: the whole pipeline, a task's pod and its attempts, a turn of a loop"""
+_ENDING = re.compile(r"exit code \d+ \(.*")
+"""what the log of a task says of its end (:func:`mbd.kubeflow.common.task`)"""
 DEFAULT_ACCOUNT = "pipeline-runner"
 """the service account that the API server puts where none was named"""
 _TIMEOUT_SECONDS = 10
@@ -92,9 +98,12 @@ class TaskState(NamedTuple):
 
     name: str
     state: str
-    reason: str
-    """why it failed, as Kubeflow has it"""
-    pod: str
+    reason: str = ""
+    """why it failed, as the log of its pod says"""
+    pod: str = ""
+    """of a failed task: the pod of its last attempt"""
+    log: str = ""
+    """of that pod"""
 
 
 class RunState(NamedTuple):
@@ -235,22 +244,29 @@ class Cluster:
             if listed is None:
                 raise UsageError("there is no such run", key="RUN", value=run, hint="`mbd pipeline status` lists them")
             entry = self._client.get_run(listed.run_id)
-            details = (entry.run_details.task_details if entry.run_details else None) or []
-        # The pod of a task is called `executor`; the task is the entry that it is a child of.
-        parents = {child.task_id: task for task in details for child in task.child_tasks or ()}
+        details = (entry.run_details.task_details if entry.run_details else None) or []
+        nodes = [(detail, [child.pod_name or "" for child in detail.child_tasks or ()]) for detail in details]
+        workflows = {_workflow(child) for _, children in nodes for child in children}
         states = []
-        for task in sorted(details, key=lambda task: str(task.start_time or task.create_time or "")):
-            if task.display_name and not task.child_tasks:
-                pod_of = parents.get(task.task_id) if task.display_name.startswith("executor") else None
-                reason = " ".join((task.error.message or "").split()) if task.error else ""
-                name = (pod_of or task).display_name
-                states.append(TaskState(name, task.state or "PENDING", reason, task.pod_name or ""))
+        for detail, children in sorted(nodes, key=lambda node: str(node[0].start_time or node[0].create_time or "")):
+            name, state = detail.display_name or "", detail.state or "PENDING"
+            if _INNER.fullmatch(name) or name in workflows | {""}:
+                continue
+            if name.endswith(_DRIVER):  # Kubeflow's own pod before a task
+                states += [TaskState(name, state)] if state in _FAILED else []
+            else:
+                own = state in _FAILED and len(children) == 1
+                states.append(self._why(entry.run_id, name, state, children[0]) if own else TaskState(name, state))
         return RunState(entry.run_id, entry.state or "PENDING", states)
 
-    def log(self, run: str, pod: str) -> str:
-        """Return the log of a task's pod, which Kubeflow reads from the pod or from its archive."""
-        with self._asking("read the log"):
-            return self._get(f"v1alpha1/runs/{quote(run)}/nodes/{quote(pod)}/log")
+    def _why(self, run: str, name: str, state: str, executor: str) -> TaskState:
+        """Return a failed task with what its log says, as far as there is one."""
+        for pod in pod_names(executor, self.platform.retries.count):
+            with suppress(OSError, ApiException):
+                log = self._get(f"v1alpha1/runs/{quote(run)}/nodes/{quote(pod)}/log")
+                reasons = _ENDING.findall(log) or log.strip().splitlines()[-1:]
+                return TaskState(name, state, reasons[-1] if reasons else "", pod, log)
+        return TaskState(name, state)
 
     def _experiment(self, wanted: Submission) -> str:
         made = self._client.create_experiment(wanted.experiment, namespace=self.platform.namespace)
@@ -309,6 +325,30 @@ class Cluster:
                 value=host,
                 hint="check the URL and the network; --dry-run needs neither",
             ) from error
+
+
+def pod_names(executor: str, retries: int) -> Iterator[str]:
+    """Yield what the pod of a task may be called, the last attempt first.
+
+    Kubeflow names the node of Argo that a task is carried out by, WORKFLOW-HASH, but no pod. A pod is called
+    WORKFLOW-TEMPLATE-HASH; that of an attempt has the hash of its node's name, which is that of the task's node and
+    the number of the attempt in parentheses. The hash is FNV-1a, so that it can be continued.
+    """
+    workflow, value = _workflow(executor), int(executor.rpartition("-")[2])
+    for attempt in range(retries, -1, -1):
+        yield f"{workflow}-retry-system-container-impl-{continued_hash(value, f'({attempt})')}"
+    yield f"{workflow}-system-container-impl-{value}"
+
+
+def continued_hash(value: int, text: str) -> int:
+    """Return the 32-bit FNV-1a of a text whose beginning has the hash `value`."""
+    for byte in text.encode():
+        value = (value ^ byte) * 0x01000193 % 2**32
+    return value
+
+
+def _workflow(node: str) -> str:
+    return node.rpartition("-")[0]
 
 
 def _is(job: Any, wanted: Submission, version: str) -> bool:  # noqa: ANN401 -- kfp has no types

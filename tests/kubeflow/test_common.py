@@ -97,7 +97,7 @@ def test_a_refusal_ends_a_task_at_once_and_its_last_line_says_so(
         certify()
     assert (caught.value.code, len(attempts)) == (ExitCode.REFUSED, 1)
     last = capfd.readouterr().err.strip().splitlines()[-1]
-    assert last.endswith("exit code 3 (refused by the gate or the budget)")
+    assert last.endswith("exit code 3 (refused by the gate or the budget): white box found audio")
     assert message.read_text() == "exit code 3 (refused by the gate or the budget): white box found audio"
 
 

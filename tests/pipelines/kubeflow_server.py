@@ -66,7 +66,8 @@ class _Handler(BaseHTTPRequestHandler):
         if known.token and self.headers.get("Authorization") != f"Bearer {known.token}":
             return self._answer(401, {"error": "unauthenticated"})
         if match := re.fullmatch(r"/apis/v1alpha1/runs/[^/]+/nodes/([^/]+)/log", url.path):
-            return self._send(200, known.logs[match[1]].encode())
+            log = known.logs.get(match[1])
+            return self._answer(500, {"error": "no such pod"}) if log is None else self._send(200, log.encode())
         if not url.path.startswith(API):
             return self._answer(404, {"error": "no such path"})
         found = self._route(self.command, url.path.removeprefix(API), query, body)

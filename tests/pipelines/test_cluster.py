@@ -11,7 +11,7 @@ from mbd.cli import group
 from mbd.errors import UsageError
 from mbd.kubeflow.common import read_params
 from mbd.params.platform import KUBEFLOW_TOKEN, PlatformSettings
-from pipelines.cluster import Cluster, ClusterError, Submission, submission
+from pipelines.cluster import Cluster, ClusterError, Submission, continued_hash, submission
 from pipelines.compiling import compiled
 from tests.pipelines.kubeflow_server import Kubeflow, kubeflow_server
 from tests.refusals import about
@@ -135,28 +135,40 @@ def test_a_schedule_with_a_run_under_way_is_disabled_and_removed_after_its_end(
     assert [job["recurring_run_id"] for job in kubeflow.recurring] == [replaced.identifier]
 
 
+WORKFLOW = "mbd-delete-x7k2p"
+EXECUTOR = 0xA9F37ED7  # the published FNV-1a of "foo"
+
+
+def node(name: str, state: str = "SUCCEEDED", *children: int) -> dict[str, Any]:
+    """Return a node of a workflow as Kubeflow 2.17 describes it: its children are nodes, and may be its successors."""
+    start = f"2026-01-01T00:00:{len(name):02}Z"
+    found = [{"pod_name": f"{WORKFLOW}-{child}"} for child in children]
+    return {"display_name": name, "state": state, "start_time": start, "child_tasks": found}
+
+
+def failed_run(kubeflow: Kubeflow, platform: PlatformSettings, *nodes: dict[str, Any]) -> dict[str, Any]:
+    """Submit a run that has failed in `nodes`, after a task `attack`."""
+    Cluster(platform).submit("delete", submission("delete", platform, ARGUMENTS, title="forget audio"))
+    (run,) = kubeflow.runs
+    before = [node(WORKFLOW, "FAILED", 1), node("root-driver", "SUCCEEDED", 2), node("root", "FAILED", 3)]
+    before += [node("attack-driver", "SUCCEEDED", 4), node("attack", "SUCCEEDED", 5), node("executor", "SUCCEEDED", 6)]
+    run |= {"state": "FAILED", "run_details": {"task_details": [*before, *nodes]}}
+    return run
+
+
+def test_a_hash_is_continued() -> None:
+    assert continued_hash(EXECUTOR, "bar") == 0xBF9CF968  # the published FNV-1a of "foobar"
+
+
 def test_the_status_of_a_run_names_the_failed_task_its_reason_and_its_log(
     kubeflow: Kubeflow, platform: PlatformSettings
 ) -> None:
-    Cluster(platform).submit("delete", submission("delete", platform, ARGUMENTS, title="forget audio"))
-    (run,) = kubeflow.runs
+    failed = node("certify-driver", "SUCCEEDED", 7), node("certify", "FAILED", EXECUTOR), node("executor", "FAILED")
+    run = failed_run(kubeflow, platform, *failed)
     reason = "exit code 3 (refused by the gate or the budget): white box found audio"
-    run["state"] = "FAILED"
-    run["run_details"] = {
-        "task_details": [
-            {"task_id": "a", "display_name": "attack", "state": "SUCCEEDED", "start_time": "2026-01-01T00:00:01Z"},
-            {"task_id": "c", "display_name": "certify", "state": "FAILED", "child_tasks": [{"task_id": "x"}]},
-            {
-                "task_id": "x",
-                "display_name": "executor",
-                "state": "FAILED",
-                "start_time": "2026-01-01T00:00:02Z",
-                "pod_name": "mbd-delete-7",
-                "error": {"code": 13, "message": reason},
-            },
-        ]
-    }
-    kubeflow.logs["mbd-delete-7"] = "refused: white box found audio"
+    log = f"white box found audio\n{reason}\nfailed to execute component: exit status 3"
+    pod = f"{WORKFLOW}-system-container-impl-{EXECUTOR}"
+    kubeflow.logs[pod] = log
     host = ("--set", f"platform.kubeflow_host={kubeflow.url}")
     printed = CliRunner().invoke(group, ["pipeline", "status", "forget audio", "--logs", *host])
     assert printed.exit_code == 0
@@ -165,12 +177,32 @@ def test_the_status_of_a_run_names_the_failed_task_its_reason_and_its_log(
         "  attack  SUCCEEDED",
         "  certify  FAILED",
         f"failed: certify: {reason}",
-        "  its log: kubectl logs --namespace kubeflow mbd-delete-7",
-        "refused: white box found audio",
+        f"  its log: kubectl logs --namespace kubeflow --container main {pod}",
+        *log.splitlines(),
     ]
     assert CliRunner().invoke(group, ["pipeline", "status", run["run_id"], "--watch", *host]).exit_code == 1
     with pytest.raises(UsageError, check=about("RUN")):
         Cluster(platform).run("another")
+
+
+def test_the_log_of_a_task_that_was_tried_again_is_that_of_its_last_attempt(
+    kubeflow: Kubeflow, platform: PlatformSettings
+) -> None:
+    failed_run(kubeflow, platform, node("publish", "FAILED", EXECUTOR))
+    pods = [f"{WORKFLOW}-retry-system-container-impl-{continued_hash(EXECUTOR, f'({number})')}" for number in range(2)]
+    kubeflow.logs |= {pods[0]: "a lost pod", pods[1]: "killed"}
+    (task,) = Cluster(platform).run("forget audio").failed
+    assert (task.reason, task.pod) == ("killed", pods[1])
+
+
+def test_of_a_driver_that_failed_the_status_says_how_to_find_its_log(
+    kubeflow: Kubeflow, platform: PlatformSettings
+) -> None:
+    run = failed_run(kubeflow, platform, node("certify-driver", "FAILED"), node("certify", "SKIPPED", EXECUTOR))
+    host = ("--set", f"platform.kubeflow_host={kubeflow.url}")
+    printed = CliRunner().invoke(group, ["pipeline", "status", "forget audio", *host]).stdout
+    assert "failed: certify-driver: its pod left no log that Kubeflow has" in printed
+    assert f"--selector pipeline/runid={run['run_id']}" in printed
 
 
 def test_a_dry_run_says_what_the_cluster_would_lack(kubeflow: Kubeflow) -> None:

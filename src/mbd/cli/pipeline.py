@@ -183,13 +183,16 @@ def status(params: "Params", run: str | None, watch: bool, logs: bool) -> None:
         print_result(listed, "\n".join(lines))
         return
     state = _follow(cluster, run) if watch else cluster.run(run)
-    where = f"kubectl logs --namespace {params.platform.namespace or 'kubeflow'}"
+    namespace = params.platform.namespace or "kubeflow"
     lines = [f"{run}: {state.state}", *(f"  {task.name}  {task.state}" for task in state.tasks)]
     for task in state.failed:
-        lines += [f"failed: {task.name}: {task.reason or 'no reason recorded'}", f"  its log: {where} {task.pod}"]
-        if logs and task.pod:
-            lines.append(cluster.log(state.identifier, task.pod))
-    print_result(state._asdict(), "\n".join(lines))
+        which = task.pod or f"--selector pipeline/runid={state.identifier} --prefix --tail -1"
+        lines.append(f"failed: {task.name}: {task.reason or 'its pod left no log that Kubeflow has'}")
+        lines.append(f"  its log: kubectl logs --namespace {namespace} --container main {which}")
+        if logs and task.log:
+            lines.append(task.log)
+    shown = [task if logs else task._replace(log="") for task in state.tasks]
+    print_result(state._replace(tasks=[task._asdict() for task in shown])._asdict(), "\n".join(lines))
     if watch and state.state != "SUCCEEDED":
         raise MbdError("the run has failed", value=state.state, hint=f"mbd pipeline status {state.identifier} --logs")
 

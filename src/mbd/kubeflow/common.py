@@ -77,7 +77,7 @@ def task(function: Callable[Given, Result]) -> Callable[Given, Result]:
         except MbdError as error:
             ending = f"exit code {error.exit_code:d} ({describe_exit(error.exit_code)})"
             _LOG.error("%s", error)
-            _LOG.error("%s", ending)
+            _LOG.error("%s: %s", ending, error.problem)
             if _TERMINATION_MESSAGE.exists():  # as in a pod
                 with suppress(OSError):
                     _TERMINATION_MESSAGE.write_text(f"{ending}: {error}", encoding="utf-8")
