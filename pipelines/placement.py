@@ -11,8 +11,8 @@ from typing import Any
 from kfp import kubernetes
 
 from mbd.errors import UsageError
-from mbd.kubeflow.common import PATIENCE
 from mbd.params.platform import PlatformSettings
+from mbd.remote_errors import PATIENCE
 
 NON_ROOT = {"run_as_user": 10001, "run_as_group": 10001, "run_as_non_root": True}
 _PLAINTEXT, _TEMPORARY = "plaintext", "tmp"

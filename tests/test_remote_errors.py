@@ -1,5 +1,8 @@
 """Where to look, read from chains of exceptions as DVC, s3fs and boto3 raise them."""
 
+from email.message import Message
+from urllib.error import HTTPError
+
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, NoCredentialsError
 
@@ -48,6 +51,7 @@ def test_reasons_carry_no_credentials() -> None:
 
 def test_a_service_that_is_away_or_fails_may_come_back() -> None:
     transient = (ConnectionRefusedError("refused"), TimeoutError(), _s3("SlowDown", 503), _s3("InternalError", 500))
-    assert [is_transient(error) for error in transient] == [True] * 4
+    transient += (HTTPError("http://gateway", 503, "as asked", Message(), None),)
+    assert [is_transient(error) for error in transient] == [True] * 5
     lasting = (_s3("AccessDenied", 403), _s3("NoSuchBucket", 404), _s3("Unknown", 507), ValueError("something else"))
     assert [is_transient(error) for error in lasting] == [False] * 4

@@ -1,14 +1,25 @@
-"""What went wrong with a remote store, read from an exception and its causes.
+"""What went wrong with a remote store, read from an exception and its causes; and calling again while it passes.
 
 DVC, s3fs, aiohttp and boto3 wrap each other's exceptions; only the whole chain shows whether to look at the
 credentials, the network or the data. Classes of optional packages are known by their names.
 """
 
-from collections.abc import Iterator
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
-from typing import Any
+from itertools import chain, repeat
+from typing import Any, TypeVar
 
+from mbd.errors import MbdError
 from mbd.urls import without_credentials
+
+Result = TypeVar("Result")
+PATIENCE = "MBD_PATIENCE_SECONDS"
+"""environment variable of a Kubeflow task: how long it waits for a service that is away; elsewhere nothing waits"""
+_WAITS = (5, 10, 20, 40, 60)
+_LOG = logging.getLogger(__name__)
 
 _NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound"}
 _REFUSED = {"403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
@@ -71,14 +82,32 @@ def is_transient(error: BaseException) -> bool:
     return kind is ErrorKind.UNREACHABLE or not _PASSING.isdisjoint(map(_http_status, _causes(error)))
 
 
+def retry_transient(call: Callable[[], Result]) -> Result:
+    """Call until it ends otherwise than by a service that is away, or the patience of the environment does."""
+    ending = time.monotonic() + float(os.environ.get(PATIENCE, "0"))
+    for wait in chain(_WAITS, repeat(_WAITS[-1])):
+        try:
+            return call()
+        except MbdError as error:
+            if not is_transient(error) or time.monotonic() + wait > ending:
+                raise
+            _LOG.warning("%s\ntrying again in %d s", error, wait)
+            time.sleep(wait)
+    raise AssertionError  # the waits do not end
+
+
 def _s3_code(error: BaseException) -> str | None:
     code: str | None = _answer_part(error, "Error").get("Code")
     return code
 
 
 def _http_status(error: BaseException) -> int | None:
-    status: int | None = _answer_part(error, "ResponseMetadata").get("HTTPStatusCode")
-    return status
+    """Return the status of an answer, as exceptions of botocore, aiohttp and urllib have it."""
+    statuses = (
+        _answer_part(error, "ResponseMetadata").get("HTTPStatusCode"),
+        *(getattr(error, name, None) for name in ("status", "code")),
+    )
+    return next((status for status in statuses if isinstance(status, int)), None)
 
 
 def _answer_part(error: BaseException, part: str) -> dict[str, Any]:

@@ -3,14 +3,20 @@
 import math
 import os
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from mbd import remote_errors
 from mbd.errors import ExitCode, GateRefusedError, MbdError, UsageError
 from mbd.kubeflow import common
-from mbd.kubeflow.common import PATIENCE, numbers, read_params, task, write_params
-from mbd.params import Params, load_params
+from mbd.kubeflow.common import numbers, read_params, task, write_params
+from mbd.params import Params, load_params, to_yaml
+from mbd.remote_errors import PATIENCE
+from tests.http_servers import in_background
+from tests.kubeflow.workspace import PlainArtifact
 
 
 def test_only_what_differs_from_the_defaults_travels() -> None:
@@ -44,7 +50,7 @@ def test_metrics_are_finite_numbers_by_dotted_name() -> None:
 def attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[MbdError]]:
     """The errors that the calls of a task meet, the next one last; patience for some of them."""
     monkeypatch.setenv(PATIENCE, "5")
-    monkeypatch.setattr(common, "_WAITS", (0.01,))
+    monkeypatch.setattr(remote_errors, "_WAITS", (0.01,))
     yield []
 
 
@@ -80,6 +86,41 @@ def test_a_task_does_not_wait_longer_than_its_patience(
         publish()
     assert caught.value.code == ExitCode.FAILURE
     assert 900 < len(attempts) < 1000
+
+
+class Gateway(BaseHTTPRequestHandler):
+    """A Pushgateway that is not ready at first."""
+
+    answers: ClassVar[list[int]]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(self.answers.pop())
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("patience", "not_asked"), [("5", 0), ("0", 2)])
+def test_a_task_waits_for_a_pushgateway_that_is_away(
+    patience: str, not_asked: int, attempts: list[MbdError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PATIENCE, patience)
+    params, textfiles = PlainArtifact(str(tmp_path / "params.yaml")), tmp_path / "metrics"
+
+    @task
+    def register() -> None:
+        with common.running(params, "register"):
+            pass
+
+    Gateway.answers = [200, 503, 503]
+    with in_background(HTTPServer(("127.0.0.1", 0), Gateway)) as server:
+        own = ["mode=push", f"pushgateway=http://127.0.0.1:{server.server_port}", f"textfile={textfiles}"]
+        params.folder.write_text(to_yaml(load_params(None, [f"monitoring.{setting}" for setting in own])))
+        register()
+    assert len(Gateway.answers) == not_asked
+    assert textfiles.exists() == (not_asked > 0)  # what could not be delivered
 
 
 def test_a_refusal_ends_a_task_at_once_and_its_last_line_says_so(

@@ -15,11 +15,9 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
-from itertools import chain, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -37,7 +35,7 @@ from mbd.params import Params, load_params, params_digest, to_yaml
 from mbd.params.attacks import refuse_weak_audit
 from mbd.params.container import in_container
 from mbd.params.operations import CertificateSettings, ShreddingSettings
-from mbd.remote_errors import is_transient
+from mbd.remote_errors import retry_transient
 from mbd.shredding.keys import Keyring
 from mbd.shredding.private_folder import private_folder
 from mbd.shredding.vault import encrypt_folder
@@ -47,9 +45,6 @@ from mbd.trust.lineage_key import read_lineage_key
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 _LOG = logging.getLogger(__name__)
-PATIENCE = "MBD_PATIENCE_SECONDS"
-"""environment variable of a task: how long it waits for a store, a DVC remote or another service that is away"""
-_WAITS = (5, 10, 20, 40, 60)
 _TERMINATION_MESSAGE = Path("/dev/termination-log")
 _RESOLVED = re.compile(r"# all parameters: sha256 ([0-9a-f]{64}), mbd (\S+)\n")
 
@@ -64,6 +59,9 @@ class Artifact(Protocol):
 def task(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Make a function a task: its files are its user's alone, it waits for a store that is away, its end is logged.
 
+    Argo as it is installed does not try a step again that has exited. Tasks write whole outputs or none, and what they
+    publish is there once however often it is published, so they can be called again.
+
     An error that a user can act on ends the task with its exit code. Kubeflow makes 1 of every exit code, so its
     meaning is the last line of the log and the message of the container, which Kubernetes shows with the pod.
     """
@@ -73,7 +71,7 @@ def task(function: Callable[Given, Result]) -> Callable[Given, Result]:
         logs.configure(logging.INFO, "text")
         before = os.umask(0o077)  # Argo's executor sets 0
         try:
-            return _retry_transient(lambda: function(*arguments, **named))
+            return retry_transient(lambda: function(*arguments, **named))
         except MbdError as error:
             ending = f"exit code {error.exit_code:d} ({describe_exit(error.exit_code)})"
             _LOG.error("%s", error)
@@ -86,24 +84,6 @@ def task(function: Callable[Given, Result]) -> Callable[Given, Result]:
             os.umask(before)
 
     return wrapped
-
-
-def _retry_transient(call: Callable[[], Result]) -> Result:
-    """Call until it ends otherwise than by a remote service that is away, or patience does.
-
-    Argo as it is installed does not try a step again that has exited. Tasks write whole outputs or none, and what they
-    publish is there once however often it is published, so they can be called again. Refusals and bad data end at once.
-    """
-    ending = time.monotonic() + float(os.environ.get(PATIENCE, "0"))
-    for wait in chain(_WAITS, repeat(_WAITS[-1])):
-        try:
-            return call()
-        except MbdError as error:
-            if not is_transient(error) or time.monotonic() + wait > ending:
-                raise
-            _LOG.warning("%s\ntrying again in %d s", error, wait)
-            time.sleep(wait)
-    raise AssertionError  # the waits do not end
 
 
 def write_params(params: Params) -> str:

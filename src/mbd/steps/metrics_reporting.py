@@ -24,6 +24,7 @@ from mbd.monitoring.record_samples import read_output
 from mbd.monitoring.samples import PushError, Samples, push, write_textfile
 from mbd.params import Params
 from mbd.params.tree import ReaderParams
+from mbd.remote_errors import retry_transient
 from mbd.steps.step import OBSERVERS
 
 _LOG = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Report:
 
     def _push(self, group: dict[str, str], samples: Samples) -> bool:
         try:
-            push(self._settings, group, samples)
+            retry_transient(lambda: push(self._settings, group, samples))
         except PushError as error:
             _LOG.warning("%s", error)
             return False
