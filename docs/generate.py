@@ -42,23 +42,25 @@ NOTE = "<!-- written by `python docs/generate.py` -->\n"
 
 
 def commands_page() -> str:
-    """Return `--help` of every command and of the commands below it."""
+    """Return `--help` of every command and of the commands below it, without what is the same everywhere."""
     parts = [
         NOTE,
         "# Commands\n",
-        "What `--help` prints, command by command.\n",
+        "What `--help` prints, command by command. In the usage, `--json` prints the result as JSON, `--params PATH` "
+        "names\nthe parameters (default: ./params.yaml), and `--set A.B=VALUE` sets one. Every command takes `--help`.\n",
         *_helps(group, _context(group, "mbd", None), 2),
     ]
     return "\n".join(parts)
 
 
 def parameters_page() -> str:
-    """Return every parameter with its default and its meaning, a table for each section."""
+    """Return every parameter with its default and its meaning, a list for each section."""
     parts = [
         NOTE,
         "# Parameters\n",
         "`params.yaml` holds them all; `--set a.b=value` sets one for a single command, `mbd params` prints what is in "
-        "force.\nValues are YAML. A key that is not here is an error.\n",
+        "force.\nEach is listed with its default, what else it takes, and its meaning. Values are YAML. A key that is "
+        "not here is an error.\n",
         *_tables(Params(), ""),
     ]
     return "\n".join(parts)
@@ -107,7 +109,7 @@ def _audit_bounds() -> Iterator[str]:
     for name, (least, most) in BOUNDS.items():
         limits = f"at least {least:g}" if math.isinf(most) else f"{least:g} to {most:g}"
         default = _yaml(AttacksSettings().model_dump(mode="json")[name])
-        yield f"| `attacks.{name}` | {_code(default)} | {limits} |"
+        yield f"| `attacks.{name}` | `{default}` | {limits} |"
 
 
 def certificate_schema() -> str:
@@ -162,13 +164,29 @@ def _context(command: click.Command, name: str, parent: click.Context | None) ->
 
 def _helps(command: click.Command, context: click.Context, level: int) -> Iterator[str]:
     yield f"{'#' * level} {context.command_path}\n"
-    yield f"```text\n{command.get_help(context).rstrip()}\n```\n"
+    text = command.get_help(context).rstrip()
+    if level > 2:
+        usual = "".join(f" [{option}]" for option, line in _USUAL.items() if re.search(line, text))
+        for line in (*_USUAL.values(), _HELP, _COMMANDS):
+            text = re.sub(line, "", text)
+        text = re.sub(r"\n\nOptions:\s*$", "", text).replace(" [OPTIONS]", f"{usual} [OPTIONS]", 1)
+    yield f"```text\n{text}\n```\n"
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             if below is None:
                 raise RuntimeError(f"{context.command_path} lists {name} and does not have it")
             yield from _helps(below, _context(below, name, context), min(level + 1, 3))
+
+
+_USUAL = {
+    "--json": r"\n +--json +Print the result as JSON\.",
+    "--params": r"\n +--params PATH +Parameters \[default: \./params\.yaml\]\.",
+    "--set": r"\n +--set A\.B=VALUE +Set one parameter; repeatable\.",
+}
+"""options that many commands share, by their lines"""
+_HELP = r"\n +-h, --help +Show this message and exit\."
+_COMMANDS = r"(?s)\n\nCommands:\n.*"
 
 
 def _tables(section: Settings, prefix: str) -> Iterator[str]:
@@ -178,14 +196,12 @@ def _tables(section: Settings, prefix: str) -> Iterator[str]:
         yield f"{'##' if '.' not in prefix.rstrip('.') else '###'} {prefix.rstrip('.')}\n"
         if about := inspect.getdoc(type(section)):
             yield f"{about}\n"
-    if leaves := [name for name in fields if name not in below]:
-        yield "| parameter | default | takes | meaning |\n| --- | --- | --- | --- |"
-        values = section.model_dump(mode="json")
-        for name in leaves:
-            field = fields[name]
-            cells = f"`{prefix}{name}`", _code(_yaml(values[name])), _takes(field), texts.get(name, "")
-            yield f"| {' | '.join(_cell(cell) for cell in cells)} |"
-        yield ""
+    values = section.model_dump(mode="json")
+    for name in (leaves := [name for name in fields if name not in below]):
+        takes, meaning = _takes(fields[name], values[name]), texts.get(name, "")
+        beside = f" ({takes})" if takes and takes not in meaning else ""
+        yield f"- `{prefix}{name}: {_yaml(values[name])}`{beside}: {meaning}"
+    yield from [""] if leaves else []
     for name in fields:
         if name in below:
             yield from _tables(getattr(section, name), f"{prefix}{name}.")
@@ -195,21 +211,19 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _code(text: str) -> str:
-    if "|" not in text:
-        return f"`{text}`"
-    # A bar ends a table's cell even between backticks.
-    return "<code>" + "".join(char if char.isalnum() else f"&#{ord(char)};" for char in text) + "</code>"
-
-
 def _yaml(value: object) -> str:
     text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000)
     return text.removesuffix("...\n").strip()
 
 
-def _takes(field: FieldInfo) -> str:
-    """Return what kind of value a parameter takes, and its bounds, in words."""
-    return ", ".join([_kind(field.annotation), *_bounds(field.metadata)])
+def _takes(field: FieldInfo, default: object) -> str:
+    """Return what a parameter takes beside values such as its default: kinds, choices and bounds, in words."""
+    kind = _kind(field.annotation)
+    if default is None:
+        kind = kind.removesuffix(" | null")
+    elif kind in _PLAIN.values():
+        kind = ""
+    return ", ".join([*filter(None, [kind]), *_bounds(field.metadata)])
 
 
 def _kind(annotation: Any) -> str:  # noqa: ANN401
