@@ -42,13 +42,15 @@ NOTE = "<!-- written by `python docs/generate.py` -->\n"
 
 
 def commands_page() -> str:
-    """Return `--help` of every command and of the commands below it, without what is the same everywhere."""
+    """Return what every command does and takes; what its options mean is in its `--help`."""
+    context = _context(group, "mbd", None)
     parts = [
         NOTE,
         "# Commands\n",
-        "What `--help` prints, command by command. In the usage, `--json` prints the result as JSON, `--params PATH` "
-        "names\nthe parameters (default: ./params.yaml), and `--set A.B=VALUE` sets one. Every command takes `--help`.\n",
-        *_helps(group, _context(group, "mbd", None), 2),
+        "What each command does and takes; `mbd COMMAND --help` describes every option. Those without brackets are "
+        "required.\n",
+        f"```text\n{group.get_help(context).rstrip()}\n```\n",
+        *_synopses(group, context, 2),
     ]
     return "\n".join(parts)
 
@@ -162,31 +164,35 @@ def _context(command: click.Command, name: str, parent: click.Context | None) ->
     return click.Context(command, parent=parent, info_name=name, **settings)
 
 
-def _helps(command: click.Command, context: click.Context, level: int) -> Iterator[str]:
-    yield f"{'#' * level} {context.command_path}\n"
-    text = command.get_help(context).rstrip()
-    if level > 2:
-        usual = "".join(f" [{option}]" for option, line in _USUAL.items() if re.search(line, text))
-        for line in (*_USUAL.values(), _HELP, _COMMANDS):
-            text = re.sub(line, "", text)
-        text = re.sub(r"\n\nOptions:\s*$", "", text).replace(" [OPTIONS]", f"{usual} [OPTIONS]", 1)
-    yield f"```text\n{text}\n```\n"
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            if below is None:
-                raise RuntimeError(f"{context.command_path} lists {name} and does not have it")
-            yield from _helps(below, _context(below, name, context), min(level + 1, 3))
+def _synopses(command: click.Group, context: click.Context, level: int) -> Iterator[str]:
+    for name in command.list_commands(context):
+        below = command.get_command(context, name)
+        if below is None:
+            raise RuntimeError(f"{context.command_path} lists {name} and does not have it")
+        inner = _context(below, name, context)
+        yield f"{'#' * level} {inner.command_path}\n"
+        yield f"{inspect.cleandoc(below.help or '').replace(chr(8), '').strip()}\n"
+        if isinstance(below, click.Group):
+            yield from _synopses(below, inner, level + 1)
+        else:
+            yield f"```text\n{_usage(below, inner)}\n```\n"
 
 
-_USUAL = {
-    "--json": r"\n +--json +Print the result as JSON\.",
-    "--params": r"\n +--params PATH +Parameters \[default: \./params\.yaml\]\.",
-    "--set": r"\n +--set A\.B=VALUE +Set one parameter; repeatable\.",
-}
-"""options that many commands share, by their lines"""
-_HELP = r"\n +-h, --help +Show this message and exit\."
-_COMMANDS = r"(?s)\n\nCommands:\n.*"
+def _usage(command: click.Command, context: click.Context) -> str:
+    """Return a command with all that it takes, in lines of at most `WIDTH`."""
+    words = []
+    for one in command.params:
+        if getattr(one, "hidden", False):
+            continue
+        value = "" if getattr(one, "is_flag", False) else f" {one.make_metavar(context)}"
+        word = f"{max(one.opts, key=len)}{value}" if isinstance(one, click.Option) else value.strip().strip("[]")
+        words.append((word if one.required else f"[{word}]") + ("…" if one.multiple or one.nargs == -1 else ""))
+    lines = [context.command_path]
+    for word in words:
+        if len(lines[-1]) + len(word) >= WIDTH:
+            lines.append("   ")
+        lines[-1] += f" {word}"
+    return "\n".join(lines)
 
 
 def _tables(section: Settings, prefix: str) -> Iterator[str]:
