@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mbd.deployment.manifests import render
-from mbd.deployment.values import DeployValues, write_start
+from mbd.deployment.values import DeployValues, with_names
 from mbd.history.replay import read_history
 from mbd.params import Params, load_params, to_yaml
 from mbd.production import register
@@ -126,11 +126,12 @@ def deployed(cluster: Cluster, s3: S3, folder: Path, where: str, *more: str) -> 
     """Register a model, apply what `mbd deploy render` prints, and let this process read the store."""
     make_keys(folder / "keys", "signer")
     token, _ = TokenFile(folder / "keys" / "tokens.json").new("test", ("submit", "read"), 1)
-    write_start(folder)
     own = [f"store.url=s3://{where}", f"purge.tombstones=s3://{where}", "requests.lease_seconds=20", *more]
-    own += ["store.endpoint=http://s3:9000", "store.lock_mode=null", "platform.memory=1Gi", "monitoring.kubeflow=false"]
+    own += ["store.endpoint=http://s3:9000", "store.lock_mode=null", "platform.memory=1Gi"]
+    own += ["certificate.model=sentiment", "monitoring.mode=push", "monitoring.schedules={request-run: 3600}"]
+    own.append("monitoring.pushgateway=http://pushgateway.monitoring:9091")
     own.append("certificate.first_time=true")  # what registers the model is another machine than the pods
-    params = load_params(folder / "params.yaml", [*SETTINGS, *own])
+    params = load_params(None, with_names(None, [*SETTINGS, *own]))
     (folder / "inside.yaml").write_text(to_yaml(params))
     outside = [f"store.endpoint=http://{ADDRESS}:9000", "monitoring.mode=none", *key_settings(folder)]
     state = cluster.folder / "volumes" / where / "state"

@@ -7,7 +7,7 @@ import pytest
 
 from mbd.deployment.cluster import check_cluster
 from mbd.deployment.manifests import render
-from mbd.deployment.values import DeployValues, write_start
+from mbd.deployment.values import DeployValues, with_names
 from mbd.doctor import CheckState
 from mbd.params import load_params
 from mbd.steps import verify
@@ -115,14 +115,12 @@ def test_the_worker_waits_for_a_gpu_and_starts_where_one_is_advertised(
     kubernetes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where, within = "mbd-gpu", "--namespace=mbd-gpu"
-    write_start(tmp_path)
     image = f"registry.example.org/mbd@{kubernetes.image_digest('docker.io/library/missing-by-design:cpu')}"
     kubernetes.tag_image("docker.io/library/missing-by-design:cpu", image)
     gpu = ["limit=1", "node_selector={nvidia.com/gpu.present: 'true'}", "tolerations=[{key: nvidia.com/gpu}]"]
     settings = [f"platform.gpu.{each}" for each in gpu]
-    params = load_params(
-        tmp_path / "params.yaml", [*settings, f"platform.image={image}", f"platform.gpu_image={image}"]
-    )
+    settings += [f"platform.image={image}", f"platform.gpu_image={image}"]
+    params = load_params(None, with_names(None, settings))
     for name in ("signer.pem", "log.pem", "lineage.key", "request.key", "tokens.json", "trust.json"):
         (tmp_path / name).write_text("none")
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from mbd.cli import group
 from mbd.deployment import cluster
-from mbd.deployment.values import DeployValues, write_start
+from mbd.deployment.values import DeployValues
 from mbd.doctor import CheckState
 from mbd.errors import UsageError
 from mbd.params import load_params
@@ -17,9 +17,7 @@ def test_without_a_cluster_that_answers_the_hint_says_so_and_nothing_else_is_ask
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    write_start(tmp_path)
-    params = load_params(tmp_path / "params.yaml", ["platform.kubeflow_host=null"])
-    kubeflow, kubernetes = cluster.check_cluster(DeployValues(), params)
+    kubeflow, kubernetes = cluster.check_cluster(DeployValues(), load_params(None))
     assert kubeflow.state is CheckState.NOT_CONFIGURED
     assert (kubernetes.name, kubernetes.state) == ("cluster", CheckState.FAILED)
     assert "kubectl" in (kubernetes.to_do or "")

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from mbd.cli import group
 from mbd.deployment.manifests import render, required_claims, required_secrets
-from mbd.deployment.values import DeployValues, read_values, write_start
+from mbd.deployment.values import DeployValues, read_values, with_names
 from mbd.errors import UsageError
-from mbd.params import Params, load_params, to_yaml
+from mbd.params import Params, load_params
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = "1.32"
@@ -28,21 +28,29 @@ OTHERS = {
     "inference": {"models": ["sentiment"], "kserve": True},
     "monitoring": {"operator": True},
 }
+CLUSTER = [
+    *("store.url=s3://bucket", "platform.kubeflow_host=http://ml-pipeline.kubeflow:8888"),
+    *("monitoring.mode=push", "monitoring.pushgateway=http://pushgateway.monitoring:9091"),
+]
 GPU = ["platform.gpu.limit=1", "platform.gpu.tolerations=[{key: nvidia.com/gpu}]", "platform.gpu_image=gpu@sha256:1"]
 KEYS = ["platform.lineage_secret=mbd-lineage", "platform.data_keys_claim=mbd-data-keys", "platform.wrapper_secret=kek"]
 
 
 @pytest.fixture(params=["as written", "the others"])
 def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[DeployValues, Params, list[Document]]:
-    """Values, parameters and manifests: as `mbd deploy init` writes them, or with every choice made otherwise."""
-    write_start(tmp_path)
+    """Values, parameters and manifests: as `mbd init --kubeflow` writes them, or with every choice made otherwise."""
     other = request.param == "the others"
-    values = DeployValues.model_validate(OTHERS) if other else read_values(tmp_path / "values.yaml")
+    values = DeployValues.model_validate(OTHERS if other else {})
     (tmp_path / "build" / "keys").mkdir(parents=True)
     values = values.model_copy(update={"secrets": values.secrets.model_copy(update={"folder": str(tmp_path)})})
     (tmp_path / "trust.json").write_text("{}")
-    params = load_params(tmp_path / "params.yaml", [*GPU, *KEYS] if other else [])
+    params = on_cluster(*GPU, *KEYS) if other else on_cluster()
     return values, params, render(values, params)
+
+
+def on_cluster(*settings: str) -> Params:
+    """Return parameters with what a deployment needs."""
+    return load_params(None, with_names(None, [*CLUSTER, *settings]))
 
 
 def pods(documents: list[Document]) -> Iterator[tuple[str, Document]]:
@@ -189,9 +197,8 @@ def test_only_the_worker_has_a_gpu_and_only_where_the_parameters_ask_for_one(
 
 
 def test_secrets_are_made_of_files_and_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_start(tmp_path)
     values = DeployValues.model_validate({"secrets": {"source": "files", "folder": str(tmp_path)}})
-    params = load_params(tmp_path / "params.yaml")
+    params = on_cluster()
     with pytest.raises(UsageError, match="environment variable") as caught:
         render(values, params)
     assert caught.value.value == "$AWS_ACCESS_KEY_ID"
@@ -205,13 +212,6 @@ def test_secrets_are_made_of_files_and_of_the_environment(tmp_path: Path, monkey
     assert named(documents, "Secret", "mbd-store")["stringData"]["AWS_ACCESS_KEY_ID"] == "the AWS_ACCESS_KEY_ID"
     assert set(named(documents, "Secret", "mbd-keys")["stringData"]) == {"signer.pem", "log.pem", "lineage.key"}
     assert named(documents, "ConfigMap", "mbd-trust")["data"] == {"trust.json": "the trust.json"}
-
-
-def test_what_is_written_to_start_with_is_all_defaults_and_is_not_written_over(tmp_path: Path) -> None:
-    assert [file.name for file in write_start(tmp_path)] == ["values.yaml", "params.yaml"]
-    assert (tmp_path / "values.yaml").read_text() == to_yaml(DeployValues())
-    assert read_values(tmp_path / "values.yaml") == DeployValues()
-    assert write_start(tmp_path) == []
 
 
 def test_without_secrets_for_its_services_there_is_no_deployment() -> None:
@@ -262,10 +262,9 @@ PREDICTOR = strict(
 """the parts of KServe's v1alpha1 and v1beta1 that are used; any other field is an error"""
 
 
-def test_the_model_server_is_valid_for_kserve(tmp_path: Path) -> None:
-    write_start(tmp_path)
+def test_the_model_server_is_valid_for_kserve() -> None:
     values = DeployValues.model_validate({"inference": OTHERS["inference"]})
-    documents = render(values, load_params(tmp_path / "params.yaml"))
+    documents = render(values, on_cluster())
     runtime = named(documents, "ServingRuntime", "mbd-inference")
     service = named(documents, "InferenceService", "mbd-inference")
     jsonschema.validate(runtime["spec"], RUNTIME)
@@ -282,10 +281,9 @@ def test_the_model_server_is_valid_for_kserve(tmp_path: Path) -> None:
     assert policy.items() <= runtime["spec"]["labels"].items()
 
 
-def test_without_kserve_the_model_server_is_a_deployment(tmp_path: Path) -> None:
-    write_start(tmp_path)
+def test_without_kserve_the_model_server_is_a_deployment() -> None:
     values = DeployValues.model_validate({"inference": {"models": ["sentiment"]}})
-    documents = render(values, load_params(tmp_path / "params.yaml"))
+    documents = render(values, on_cluster())
     (container,) = named(documents, "Deployment", "mbd-inference")["spec"]["template"]["spec"]["containers"]
     assert "serving.inference.models=[sentiment]" in container["args"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/v2/health/ready"

@@ -53,8 +53,8 @@ def test_an_installed_wheel_compiles_its_pipelines_in_any_folder(installed: Path
 
 
 def test_an_installed_wheel_renders_a_deployment(installed: Path, tmp_path: Path) -> None:
-    for command in ("init", "render"):
-        program = f"import mbd.cli; mbd.cli.main(['deploy', {command!r}])"
+    for command in (["init", "--kubeflow"], ["deploy", "render"]):
+        program = f"import mbd.cli; mbd.cli.main({command!r})"
         environment = {**os.environ, "PYTHONPATH": str(installed)}
         done = subprocess.run(
             [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True

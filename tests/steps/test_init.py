@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
+from mbd.deployment.values import DeployValues, read_values, with_names
+from mbd.params import load_params
 from tests.command import run_mbd
 from tests.docs.workspace import Workspace
 
@@ -79,7 +81,20 @@ def test_without_own_data_the_project_begins_with_synthetic_ones_and_registers_a
     assert done.exit_code == 0 and "next: cd project && dvc repro dvc.yaml release/dvc.yaml" in done.stderr
     found = dependencies(tmp_path / "project")
     assert {"references", "register"} <= found.keys() and not any(found.values())
-    assert (tmp_path / "project" / "pipelines" / "delete.yaml").exists()
+    project = tmp_path / "project"
+    assert "configMapName: mbd-trust" in (project / "pipelines" / "delete.yaml").read_text()
+    assert read_values(project / "values.yaml") == DeployValues()
+    assert (project / "values.yaml").read_text().count("#") > 30  # each with its meaning
+    monkeypatch.chdir(project)
+    rendered = [*yaml.safe_load_all(run_mbd("deploy", "render").stdout)]
+    assert {"mbd-serve", "mbd-exporter"} <= {each["metadata"]["name"] for each in rendered}
+
+
+def test_for_kubeflow_names_that_are_set_already_stay(tmp_path: Path) -> None:
+    (file := tmp_path / "params.yaml").write_text("platform: {keys_secret: signing}")
+    params = load_params(file, with_names(file, ["platform.state_claim=ledgers"]))
+    assert (params.platform.keys_secret, params.platform.state_claim) == ("signing", "ledgers")
+    assert params.platform.trust_config == "mbd-trust"
 
 
 def test_data_are_named_as_they_lie_from_the_project(own: Path) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.options import FOLDER, JSON, CommandGroup, log_options, print_result, with_params
+from mbd.cli.options import CommandGroup, with_params
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -15,25 +15,13 @@ VALUES = click.option(
     type=click.Path(path_type=Path),
     default="values.yaml",
     show_default=True,
-    help="What is no parameter (`mbd deploy init` writes it).",
+    help="What is no parameter (`mbd init --kubeflow` writes it).",
 )
 
 
 @click.group(cls=CommandGroup)
 def command() -> None:
     """Everything that a namespace beside Kubeflow needs, as manifests for Kubernetes."""
-
-
-@command.command()
-@click.option("--out", type=FOLDER, default=".", show_default=True, help="Folder to write to.")
-@JSON
-@log_options(hidden=True)
-def init(out: Path) -> None:
-    """Write values.yaml and params.yaml for a cluster, with comments, to be edited; files that are there stay."""
-    from mbd.deployment.values import write_start
-
-    files = write_start(out)
-    print_result(files, "\n".join(f"written to {file}" for file in files) or "both are there")
 
 
 @command.command()

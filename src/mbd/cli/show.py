@@ -24,7 +24,9 @@ _LOG = logging.getLogger(__name__)
 @click.argument("folder", type=FOLDER, default=".")
 @click.option("--data", type=click.Path(exists=True), help="Your data: features.source.path, relative to FOLDER.")
 @click.option("--model", metavar="PACKAGE.MODULE:FACTORY", help="Your model: model.backbone, in FOLDER or installed.")
-@click.option("--kubeflow", is_flag=True, help="Also write the pipelines, and the stages that register a model.")
+@click.option(
+    "--kubeflow", is_flag=True, help="Also write the pipelines, the stages that register a model, and values.yaml."
+)
 @JSON
 @params_options
 def init_command(
@@ -39,18 +41,23 @@ def init_command(
     """Write params.yaml, DVC stages and a README into FOLDER [.]: a project that `dvc repro` carries out.
 
     What you set is written into params.yaml. With --model, deletion.method is `exact` unless you set another: a module
-    of any shape is trained again without the modality.
+    of any shape is trained again without the modality. With --kubeflow the parameters name the secrets, the config map
+    and the claim of a cluster, for the pipelines and for `mbd deploy render`.
     """
     from mbd.cli.pipeline import compile_command
-    from mbd.params import load_params
+    from mbd.deployment.values import DeployValues, with_names
+    from mbd.params import load_params, to_yaml
     from mbd.steps import init
 
     if data and not Path(data).is_absolute():
         data = os.path.relpath(data, folder)
     own = {"features.source.path": data, "model.backbone": model, "deletion.method": "exact" if model else None}
     all_settings = (*(f"{key}={json.dumps(value)}" for key, value in own.items() if value), *settings)
+    if kubeflow:
+        all_settings = with_names(params_file, all_settings)
     params = load_params(params_file, all_settings)
-    written = init.run(params, folder, production=kubeflow)
+    values = {"values.yaml": to_yaml(DeployValues())} if kubeflow else {}
+    written = init.run(params, folder, values, production=kubeflow)
     print_result(written, "\n".join(f"written: {each}" for each in written))
     if kubeflow:
         click.get_current_context().invoke(

@@ -142,7 +142,9 @@ def _launcher(kubectl: _Kubectl, data: dict[str, str], params: Params) -> Doctor
     """Return whether artifacts have a place, and the launcher credentials for it."""
     title, root = f"configmap {_LAUNCHER}", params.platform.pipeline_root or data.get("defaultPipelineRoot")
     if not root:
-        return DoctorFinding(title, CheckState.WARNING, "no defaultPipelineRoot", "set it, or platform.pipeline_root")
+        return DoctorFinding(title, CheckState.WARNING, "no defaultPipelineRoot", "set it, and platform.pipeline_root")
+    if params.platform.pipeline_root is None:
+        return DoctorFinding(title, CheckState.WARNING, "no purge can search it", f"set platform.pipeline_root={root}")
     scheme = root.partition("://")[0]
     provider = (yaml.safe_load(data.get("providers") or "{}") or {}).get(scheme, {}).get("default", {})
     reference = provider.get("credentials", {}).get("secretRef", {})

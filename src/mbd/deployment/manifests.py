@@ -81,7 +81,7 @@ class Deployment:
                 raise UsageError(
                     "a deployment needs it: its services verify, sign, and keep state",
                     key=f"platform.{name}",
-                    hint="`mbd deploy init` writes parameters that name everything",
+                    hint="`mbd init --kubeflow` writes parameters that name everything",
                 )
         changed = in_container(params).model_dump(mode="json", exclude_defaults=True)
         self._text = yaml.safe_dump(changed, sort_keys=False)

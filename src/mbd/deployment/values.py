@@ -3,14 +3,16 @@
 Images, secrets, claims, GPU and namespace of the runs are parameters (`platform`), because the pipelines use them too.
 """
 
+import json
+from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mbd.files import write_file
 from mbd.names import Name
-from mbd.params import to_yaml
+from mbd.params import load_params
 from mbd.params.base import Count, Settings
 from mbd.params.tree import read_tree, validate_tree
 
@@ -135,38 +137,17 @@ def read_values(file: Path) -> DeployValues:
     return validate_tree(*read_tree(file, ()), DeployValues)
 
 
-_PARAMS = """\
-# Parameters of a deployment beside Kubeflow, as far as they are not the defaults (`mbd params` lists all of them).
-store:
-  url: s3://missing-by-design
-  endpoint: null  # of an S3 server that is not Amazon's
-certificate:
-  model: sentiment  # name of the model
-platform:
-  kubeflow_host: http://ml-pipeline.kubeflow:8888  # for `mbd pipeline` and the exporter
-  namespace: null  # of the runs, where Kubeflow has several users
-  image: missing-by-design:cpu  # pin it: REGISTRY/missing-by-design@sha256:DIGEST
-  secrets:
-    mbd-store: {AWS_ACCESS_KEY_ID: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY: AWS_SECRET_ACCESS_KEY}
-  keys_secret: mbd-keys
-  trust_config: mbd-trust
-  state_claim: mbd-state
-  features:
-    repository: null  # git URL of the DVC repository with the FeatureSet; null: that of features.source
-purge:
-  tombstones: s3://missing-by-design
-monitoring:
-  mode: push
-  pushgateway: http://pushgateway.monitoring:9091
-  kubeflow: true
-  schedules: {request-run: 3600, purge-scan: 86400}
-"""
+NAMED = {
+    "platform.secrets": {"mbd-store": {name: name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}},
+    "platform.keys_secret": "mbd-keys",
+    "platform.trust_config": "mbd-trust",
+    "platform.state_claim": "mbd-state",
+}
+"""parameters that a deployment needs, and what `mbd init --kubeflow` sets them to"""
 
 
-def write_start(folder: Path) -> list[Path]:
-    """Write `values.yaml` and `params.yaml` for a cluster into a folder, to be edited; what is there stays."""
-    texts = {"values.yaml": to_yaml(DeployValues()), "params.yaml": _PARAMS}
-    files = [folder / name for name in texts if not (folder / name).exists()]
-    for file in files:
-        write_file(file, texts[file.name])
-    return files
+def with_names(params_file: Path | None, settings: Sequence[str]) -> tuple[str, ...]:
+    """Return the settings, and before them those of :data:`NAMED` that neither they nor the file set."""
+    params = load_params(params_file, settings)
+    missing = {key: value for key, value in NAMED.items() if not attrgetter(key)(params)}
+    return (*(f"{key}={json.dumps(value)}" for key, value in missing.items()), *settings)

@@ -7,8 +7,10 @@ module and on parameters; the lines that name sources of this package are left o
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
 from mbd.errors import MbdError, MissingExtraError, UsageError, installation_hint
 from mbd.files import to_json, write_file
@@ -27,12 +29,15 @@ _README = """# {name}
 """
 
 
-def run(params: Params, folder: Path, *, production: bool = False) -> list[Path]:
+def run(
+    params: Params, folder: Path, more: Mapping[str, str] = MappingProxyType({}), *, production: bool = False
+) -> list[Path]:
     """Write a project into `folder`; what is there already is neither changed nor replaced, but for `.gitignore`.
 
     Args:
         params: the parameters of the project; paths in them are relative to `folder`.
         folder: where to write it.
+        more: further files, by their names.
         production: whether to write the stages that register a model, too.
 
     Returns:
@@ -42,9 +47,8 @@ def run(params: Params, folder: Path, *, production: bool = False) -> list[Path]
         UsageError: the folder has other parameters or stages.
     """
     stages = (*_STAGES, _PRODUCTION) if production else _STAGES
-    texts = {name: _without_sources(_bundled(name), params, folder) for name in stages} | {
-        "params.yaml": to_yaml(params)
-    }
+    texts = {name: _without_sources(_bundled(name), params, folder) for name in stages}
+    texts |= {"params.yaml": to_yaml(params), **more}
     for name, text in texts.items():
         if (folder / name).exists() and (folder / name).read_text() != text:
             raise UsageError("there is another file of this name", file=folder / name, hint="mbd init OTHER-FOLDER")
