@@ -18,7 +18,7 @@ import click
 import yaml
 from pydantic.fields import FieldInfo
 
-from mbd.cli import group
+from mbd.cli import _EPILOG, group
 from mbd.formats.deletion import DeletionRecord
 from mbd.formats.features import Manifest
 from mbd.formats.layout import Receipt
@@ -49,7 +49,7 @@ def commands_page() -> str:
         "# Commands\n",
         "What each command does and takes; `mbd COMMAND --help` describes every option. Those without brackets are "
         "required.\n",
-        f"```text\n{group.get_help(context).rstrip()}\n```\n",
+        f"{inspect.cleandoc(_EPILOG)}\n",
         *_synopses(group, context, 2),
     ]
     return "\n".join(parts)

@@ -17,7 +17,7 @@ from mbd.features.contract import FeatureSet
 from mbd.files import write_file
 from studies.claims import OWN_TABLE
 from studies.layout import ROOT
-from studies.outcome import Finding
+from studies.outcome import Finding, Verdict
 from studies.plan import SYNTHETIC, called, command_about
 from studies.written import Study, counted, read_studies
 
@@ -94,7 +94,7 @@ def chapter(results: Results) -> str:
         "is better on the same rows, by how much, and what is lost. Some claims are decided by the paper's own tables"
         + (f" (of {len(own)}, {counted(own)})." if own else ".")
         + " Where a claim has only a word (modest, stable), we chose the criterion, some after first results had been "
-        "seen; seeds are few.",
+        "seen; seeds are few. In the tables ✓ holds, ✗ does not hold, and ~ cannot be compared.",
     ]
     for name, (folder, study) in _first(results).items():
         parts += [f"## {study.title}", study.question]
@@ -125,12 +125,15 @@ def _first(results: Results) -> dict[str, tuple[str, Study]]:
     return found
 
 
+_MARKS: Mapping[Verdict, str] = {"holds": "✓", "does not hold": "✗", "not comparable": "~"}
+
+
 def _claims(results: Results, wanted: str) -> str:
     """Return the claims of a study and what each result says of them."""
     verdicts: dict[str, dict[str, str]] = {}
     for name, studies in results.items():
         for finding in (finding for study in studies if study.name == wanted for finding in study.findings):
-            verdicts.setdefault(finding.claim, {})[name] = finding.verdict
+            verdicts.setdefault(finding.claim, {})[name] = _MARKS[finding.verdict]
     if not verdicts:
         return ""
     lines = [f"| claim | {' | '.join(map(called, results))} |", f"| --- |{' --- |' * len(results)}"]

@@ -2,7 +2,7 @@
 
 Semantic versioning holds for it by a version of its own: names and fields are added with the second number of
 `API_VERSION`, and removed or changed with the first one. A package that needs a name that was added later compares the
-numbers; `docs/extending.md` has an example of each kind of plug-in.
+numbers; `docs/extending.md` describes each kind of plug-in.
 """
 
 from importlib import import_module

@@ -150,7 +150,7 @@ def test_a_claim_that_differs_between_data_is_said_to(written: Layout) -> None:
     write_outcome(StudyOutcome("zoo", "Zoo", "Which animal?", [], claims), other.study("zoo"))
     findings.main([written.root, other.root])
     text = Path("docs/findings.md").read_text()
-    assert "| x < y & &#124;B&#124; > 2. | holds | does not hold |" in text
+    assert "| x < y & &#124;B&#124; > 2. | ✓ | ✗ |" in text
 
 
 def test_results_with_a_page_are_found_synthetic_ones_first(written: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
