@@ -132,7 +132,7 @@ def test_a_withdrawn_certificate_says_so_first() -> None:
     revoked = RevocationStatement(subject=about, predicate=Revocation(reason="the key was lost", issued=ISSUED))
     standing = Standing(verdict="withdrawn", reason="it was revoked 2026-03-02: the key was lost", asked=ISSUED)
     text = to_markdown(page_of("exact", PageContext(DIGEST, about=(revoked,), standing=standing)))
-    assert f"WITHDRAWN ({ISSUED:%Y-%m-%d %H:%M} UTC): The certificate was withdrawn" in text
+    assert f"WITHDRAWN. As of {ISSUED:%Y-%m-%d %H:%M} UTC: The certificate was withdrawn" in text
     assert "It was revoked 2026-03-02: the key was lost." in text
     assert "2026-03-02: revoked. the key was lost" in text
     assert NOT_ASKED in to_markdown(page_of("exact"))

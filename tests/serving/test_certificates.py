@@ -53,6 +53,22 @@ def test_a_model_is_shown_with_all_its_releases_and_what_was_said_about_them(sit
     assert about == [(second, first, "supersession"), (audit, second, "reaudit")]
 
 
+def test_a_replaced_certificate_names_the_current_release_on_its_page_too(site: Site) -> None:
+    chain = [site.golden.certificate("exact")]
+    for _ in range(2):
+        chain.append(site.golden.certificate("exact", supersedes=chain[-1]))
+    with site.client() as client:
+        client.service.url = "https://mbd.example"
+        found = client.get("/certificates", None).json()["certificates"]
+        pages = [client.get(f"/certificates/{digest}/page", None).text for digest in chain]
+    assert [one["verdict"] for one in found] == ["verified", "replaced", "replaced"]
+    current = {"kind": "certificate", "digest": chain[-1], "current": True}
+    assert [one["successor"] for one in found] == [None, current | {"releases": 1}, current | {"releases": 2}]
+    named = f"Current release: https://mbd.example/store/certificates/{chain[-1]} "
+    assert [named in page for page in pages] == [True, True, False]
+    assert ["audited again by" in page for page in pages] == [False, False, True]
+
+
 def test_the_page_of_a_certificate_says_nothing_of_this_machine(client: SiteClient) -> None:
     digest = next(iter(client.service.history.certificates))
     client.service.url = "https://mbd.example"

@@ -17,9 +17,12 @@ from mbd.production.request_store import RequestStore
 from mbd.production.store_pages import write_store_pages
 from mbd.records import now
 from mbd.report.page.content import NOT_ASKED, Page
+from mbd.report.page.words import COPIES
 from mbd.steps import report, verify
 from mbd.storage.store import update
+from mbd.verifier.bundle import Bundle
 from mbd.verifier.verdict import fingerprint
+from tests.monitoring.golden_store import purge_statement
 from tests.report.statements import SmallAuthority
 
 
@@ -60,7 +63,7 @@ def test_a_store_becomes_an_index_and_a_page_for_each_certificate(authority: Sma
     pages = {file.name for file in (tmp_path / "site" / "certificates").iterdir()}
     assert pages == {f"{digest}{ending}" for digest in (good, withdrawn) for ending in (".html", ".md", ".json")}
     revoked = (tmp_path / "site" / "certificates" / f"{withdrawn}.md").read_text(encoding="utf-8")
-    assert "WITHDRAWN (" in revoked
+    assert "WITHDRAWN. As of " in revoked
     assert f"mbd verify {authority.url}/certificates/{good}" in (
         tmp_path / "site" / "certificates" / f"{good}.html"
     ).read_text(encoding="utf-8")
@@ -82,9 +85,9 @@ def test_a_page_says_when_the_store_was_asked_and_the_index_shows_what_is_overdu
         clock = _stopped(now() + timedelta(days=days))
         write_store_pages(params, authority.url, tmp_path / name, trust=authority.trust_file, clock=clock)
     pages = [(tmp_path / name / "certificates" / f"{digest}.md").read_text() for name in ("early", "late", "frozen")]
-    words = [page.partition(" (2")[0].rpartition(". ")[2] for page in pages]
+    words = [page.partition(". As of 2")[0].rpartition(". ")[2] for page in pages]
     assert words == ["VERIFIED", "NOT VERIFIED", "NOT VERIFIED"]
-    assert f"({now() + timedelta(days=1):%Y-%m-%d}" in pages[0]
+    assert f"As of {now() + timedelta(days=1):%Y-%m-%d}" in pages[0]
     assert "1 verified" in (tmp_path / "early" / "index.md").read_text()
     assert "1 not verified" in (tmp_path / "late" / "index.md").read_text()
     assert "1 not verified" in (tmp_path / "frozen" / "index.md").read_text()
@@ -145,26 +148,44 @@ def test_the_page_of_a_bundle_begins_with_what_a_store_says_now(authority: Small
     assert 'aria-label="QR code of the certificate"><svg' in html
 
 
+def test_the_page_of_a_bundle_has_what_was_purged_since(authority: SmallAuthority, tmp_path: Path) -> None:
+    bundle = authority.publish("exact")
+    authority.say(purge_statement(authority.private, bundle.name, ["a" * 64]))
+    verdict = verify.run(authority.params, str(bundle), trust=authority.trust_file, store=authority.url)
+    assert verdict.claims["erasure"]["claim"] == "complete"
+    page = report.bundle_page(Bundle(bundle), verdict)
+    assert COPIES["complete"] in page.summary
+    assert COPIES["none"] in report.bundle_page(Bundle(bundle)).summary
+
+
 def test_a_card_says_in_markdown_what_was_deleted_and_how_to_verify_it(
     authority: SmallAuthority, tmp_path: Path
 ) -> None:
     bundle = authority.publish("exact")
     report.card_of_bundle(bundle, tmp_path / "card.md")
-    card = (tmp_path / "card.md").read_text(encoding="utf-8")
-    assert card.startswith("## Deleted from this model: audio\n")
-    assert f"- **Certificate**: `{bundle.name}`\n" in card
-    assert "- **Guarantee**: exact (byte for byte)\n" in card
+    card, number = (tmp_path / "card.md").read_text(encoding="utf-8"), fingerprint(bundle.name)
+    assert card.startswith('## Modality Deletion Certificate\n\n**Model "sentiment" is byte for byte a model that')
+    assert f"\nCertificate {number}. {NOT_ASKED}\n" in card
+    assert "- guarantee: exact (byte for byte)\n" in card
     assert "mbd verify BUNDLE --store URL --model DIR --trust FILE" in card
+    authority.say(revocation(bundle.name, "the data was wrong", now()))
+    verdict = verify.run(authority.params, str(bundle), trust=authority.trust_file, store=authority.url)
+    report.card_of_bundle(bundle, tmp_path / "card.md", verdict)
+    card = (tmp_path / "card.md").read_text(encoding="utf-8")
+    assert '**Claimed: Model "sentiment" is byte for byte' in card
+    assert f"\nCertificate {number}. {verdict.decision.upper()}. As of " in card
+    assert f"mbd verify {authority.url}/certificates/{bundle.name} --model DIR --trust FILE" in card
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
 def test_a_page_is_printed_as_pdf_where_a_browser_is(authority: SmallAuthority, tmp_path: Path) -> None:
     bundle = authority.publish("exact")
-    report.of_bundle(bundle, tmp_path / "page.pdf", pdf="letter")
-    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+    assert report.of_bundle(bundle, tmp_path / "page.html", pdf="letter") == tmp_path / "page.html"
+    assert b"/MediaBox [0 0 612 792]" in (tmp_path / "page.pdf").read_bytes()
     report.of_bundle(bundle, tmp_path / "pages", pdf="A4")
     assert {file.suffix for file in (tmp_path / "pages").iterdir()} == {".html", ".md", ".json", ".pdf"}
+    assert b"/MediaBox [0 0 594.95996 841.91998]" in (tmp_path / "pages" / "report.pdf").read_bytes()
 
 
 def test_without_a_program_that_prints_the_error_says_what_to_install(

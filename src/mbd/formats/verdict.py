@@ -24,6 +24,8 @@ class VerdictRules:
     to_do: str
     exit_code: ExitCode
     severity: Severity
+    ended: bool = False
+    """whether the log says that the certificate is in force no longer, so that no audit of its model is due"""
 
 
 VERDICTS: Mapping[Decision, VerdictRules] = {
@@ -39,6 +41,7 @@ VERDICTS: Mapping[Decision, VerdictRules] = {
         to_do="Verify the certificate of the current model, which is named here.",
         exit_code=ExitCode.REPLACED,
         severity="note",
+        ended=True,
     ),
     "not verified": VerdictRules(
         sentence="Something is missing, so it is not known whether the certificate can be relied on.",
@@ -51,6 +54,7 @@ VERDICTS: Mapping[Decision, VerdictRules] = {
         to_do="Do not rely on it. Ask the issuer for the one that takes its place.",
         exit_code=ExitCode.WITHDRAWN,
         severity="critical",
+        ended=True,
     ),
     "forged or damaged": VerdictRules(
         sentence="This is not what the issuer signed, or it contradicts itself.",

@@ -103,13 +103,13 @@ class ModelHistory:
         later = [c for c in self.certificates if c.scope == "subjects"]
         return tuple(c for c in later if c.digest in before or trained < c.index <= last)
 
-    @property
+    @cached_property
     def releases(self) -> tuple[Release, ...]:
         """All certificates and registrations, in the log's order."""
         releases: list[Release] = [*self.certificates, *self.registrations]
         return tuple(sorted(releases, key=lambda r: r.index))
 
-    @property
+    @cached_property
     def released(self) -> tuple[Release, ...]:
         """The releases that are or were in force: registrations only if they were promoted."""
         return tuple(r for r in self.releases if isinstance(r, CertificateFacts) or r.promoted)
@@ -157,7 +157,7 @@ class ModelHistory:
 
 def trained_on_revoked(person: CertificateFacts) -> str:
     """Say that a model has seen the recordings that a certificate of a person's deletion is about."""
-    return f"it was trained on recordings of a person that certificate {person.digest[:16]} has deleted"
+    return f"the model was trained on recordings of a person that certificate {person.digest[:16]} has deleted"
 
 
 def _respects(release: Release, person: CertificateFacts) -> bool:

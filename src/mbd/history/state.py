@@ -79,6 +79,8 @@ class Status(Record):
     reason: str
     reaudit_by: datetime
     """by when the model is to be attacked again, as set by the certificate or the last audit that passed"""
+    successor: Successor | None = None
+    """the release that has taken the place of its model; null: none has"""
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,9 @@ def status_in(
     """
     model, about = history.model(certificate.model), history.about(certificate.digest)
     problem, lost = problem or history.problem(at, max_age), model.lost.get(certificate.digest)
-    return status_of(certificate, about, at, problem, model.problem(certificate), lost)
+    status = status_of(certificate, about, at, problem, model.problem(certificate), lost)
+    replaced = STATE_VERDICTS[status.state] == "replaced"
+    return status.model_copy(update={"successor": find_successor(history, certificate)}) if replaced else status
 
 
 def states_in(history: History, at: datetime, problem: str | None) -> dict[str, tuple[CertificateState, Decision]]:
@@ -325,12 +329,11 @@ def store_status(
     if facts is None:
         return StoreStatus((consistency, *not_asked("the log does not have this certificate").checks[1:]))
     status = status_in(history, facts, at, max_age=max_age)
-    next_release = find_successor(history, facts) if status.state in ("superseded", "outdated") else None
-    force = _in_force(status, history.problem(at, max_age), next_release)
-    return StoreStatus((consistency, *force), status.reaudit_by, _last_erasure(history, digest), next_release)
+    force = _in_force(status, history.problem(at, max_age))
+    return StoreStatus((consistency, *force), status.reaudit_by, _last_erasure(history, digest), status.successor)
 
 
-def _in_force(status: Status, problem: str | None, successor: Successor | None) -> tuple[Check, Check]:
+def _in_force(status: Status, problem: str | None) -> tuple[Check, Check]:
     """Check that a certificate was not withdrawn, and that its model was not replaced."""
     if status.decision == "withdrawn":
         withdrawn = failed(WITHDRAWAL, f"it was {status.reason}", "withdrawn")
@@ -338,12 +341,9 @@ def _in_force(status: Status, problem: str | None, successor: Successor | None) 
     if problem:
         return not_checkable(WITHDRAWAL, problem, required=True), not_checkable(REPLACEMENT, problem, required=True)
     in_force = passed(WITHDRAWAL, "the log holds no statement that withdraws it")
-    if status.state not in ("superseded", "outdated"):
+    if STATE_VERDICTS[status.state] != "replaced":
         return in_force, passed(REPLACEMENT, "its model holds nothing that was revoked since, and nothing replaces it")
     reason = f"it was {status.reason}" if status.state == "superseded" else status.reason
-    if successor and status.decision == "replaced":
-        which = "the current release" if successor.current else "the last release, which was withdrawn: none is current"
-        reason += f"; {which} is {successor.kind} {successor.digest[:16]}, which keeps what was deleted"
     return in_force, failed(REPLACEMENT, reason, status.decision)
 
 

@@ -6,6 +6,7 @@ revokes, a registered one has not even seen it, and persons' recordings were lef
 (`mbd models reinstate`) need not be kept.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
@@ -20,17 +21,21 @@ if TYPE_CHECKING:
 def find_successor(history: "History", certificate: CertificateFacts) -> Successor | None:
     """Return the current release of the certificate's name, or else the newest one, if it is a later one."""
     model = history.model(certificate.model)
-    later = [release for release in model.released if release.index > certificate.index]
-    if not later:
+    first_later = bisect_right(model.released, certificate.index, key=_index)
+    if first_later == len(model.released):
         return None
-    newest = model.current if model.current and model.current in later else later[-1]
+    newest = model.current if model.current and model.current.index > certificate.index else model.released[-1]
     return Successor(
         kind="registration" if isinstance(newest, RegistrationFacts) else "certificate",
         digest=newest.digest,
         address=f"{history.store.url}/{CERTIFICATES}/{newest.digest}",
         current=newest is model.current,
-        releases=later.index(newest) + 1,
+        releases=bisect_right(model.released, newest.index, key=_index) - first_later,
     )
+
+
+def _index(release: Release) -> int:
+    return release.index
 
 
 def lost_deletions(

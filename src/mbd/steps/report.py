@@ -13,6 +13,7 @@ certificate. The same bundle without a store gives the same bytes; a status is o
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -21,17 +22,17 @@ from mbd.files import write_file
 from mbd.formats.files import CERTIFICATE, PROOF
 from mbd.formats.layout import CERTIFICATES, certificate_name
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.predicate import Erasure
 from mbd.formats.statement import DeletionStatement
 from mbd.history.evidence import read_leakage
 from mbd.history.state import CertificateEntry
 from mbd.log.checkpoint import Inclusion
 from mbd.log.reader import Log
 from mbd.records import now
-from mbd.report.page.card import to_card
 from mbd.report.page.certificate import PageContext, certificate_page
 from mbd.report.page.content import Link, Page, Standing
 from mbd.report.page.html import to_html
-from mbd.report.page.markdown import to_markdown
+from mbd.report.page.markdown import to_card, to_markdown
 from mbd.report.page.pdf import Paper, print_pdf
 from mbd.steps.step import step_run
 from mbd.trust.envelope import Envelope
@@ -54,18 +55,18 @@ def of_bundle(bundle: Path, out: Path, verdict: Verdict | None = None, *, pdf: P
         bundle: The folder of the bundle.
         out: A file, whose ending is the format, or a folder.
         verdict: What `mbd verify` found of the bundle just now, for the status.
-        pdf: Write it as PDF, too, for this paper.
+        pdf: Write it as PDF, too, for this paper: beside a file of another format under the same name.
 
     """
-    bundle = bundle.parent if bundle.name == CERTIFICATE else bundle
-    page = bundle_page(Bundle(bundle), verdict)
+    page = bundle_page(_opened(bundle), verdict)
     formats = FORMATS if pdf is None else {**FORMATS, ".pdf": lambda shown: print_pdf(to_html(shown, pdf))}
     if out.suffix in formats and not out.is_dir():
-        write_file(out, formats[out.suffix](page))
+        for ending in dict.fromkeys((out.suffix, ".pdf" if pdf else out.suffix)):
+            write_file(out.with_suffix(ending), formats[ending](page))
         return out
     if out.suffix and not out.is_dir():
         raise UsageError("unknown format of a page", key="--out", value=out, hint=f"end it with {', '.join(formats)}")
-    with step_run(NAME, out, {}, bundle=bundle) as step:
+    with step_run(NAME, out, {}, bundle=_opened(bundle).folder) as step:
         write_page(step.folder / "report", page, formats)
         step.look_at = "report.html"
     return out / "report.html"
@@ -73,9 +74,12 @@ def of_bundle(bundle: Path, out: Path, verdict: Verdict | None = None, *, pdf: P
 
 def card_of_bundle(bundle: Path, out: Path, verdict: Verdict | None = None) -> Path:
     """Write the section of a model card about a bundle; return the file."""
-    found = Bundle(bundle.parent if bundle.name == CERTIFICATE else bundle)
-    write_file(out, to_card(_certificate_in(found), _context(found, verdict)))
+    write_file(out, to_card(bundle_page(_opened(bundle), verdict)))
     return out
+
+
+def _opened(bundle: Path) -> Bundle:
+    return Bundle(bundle.parent if bundle.name == CERTIFICATE else bundle)
 
 
 def bundle_page(bundle: Bundle, verdict: Verdict | None = None) -> Page:
@@ -96,16 +100,16 @@ def _context(bundle: Bundle, verdict: Verdict | None) -> PageContext:
     inclusion = _inclusion(file.read_bytes(), str(file)) if file.is_file() else None
     leakage = bundle.file(LEAKAGE)
     known = LeakageRecord.read(leakage, "leakage record") if leakage.is_file() else None
-    asked = verdict.store if verdict else None
-    reason = verdict.problems[0].reason if verdict and verdict.problems else ""
-    return PageContext(
-        digest=bundle.digest,
-        inclusion=inclusion,
-        leakage=known,
-        reaudit_by=datetime.fromisoformat(verdict.claims["reaudit_by"]) if verdict and verdict.claims else None,
-        keys=_keys(bundle.envelope),
-        standing=Standing(verdict=verdict.decision, reason=reason, asked=now()) if verdict and asked else None,
-        url=f"{asked}/{CERTIFICATES}/{bundle.digest}" if asked else None,
+    context = PageContext(digest=bundle.digest, inclusion=inclusion, leakage=known, keys=_keys(bundle.envelope))
+    if verdict is None or verdict.store is None:
+        return context
+    reason = verdict.problems[0].reason if verdict.problems else ""
+    return replace(
+        context,
+        reaudit_by=datetime.fromisoformat(verdict.claims["reaudit_by"]) if verdict.claims else None,
+        erasure=Erasure.model_validate(verdict.claims["erasure"]) if verdict.claims else None,
+        standing=Standing(verdict=verdict.decision, reason=reason, asked=now(), successor=verdict.successor),
+        url=f"{verdict.store}/{CERTIFICATES}/{bundle.digest}",
     )
 
 
@@ -136,6 +140,9 @@ def store_page(
         VerificationError: The log no longer has what the proof of inclusion needs.
 
     """
+    successor = entry.status.successor
+    if successor:
+        successor = successor.model_copy(update={"address": f"{url}/{CERTIFICATES}/{successor.digest}"})
     known = PageContext(
         digest=entry.digest,
         inclusion=log.inclusion(entry.facts.index, bytes.fromhex(entry.digest)),
@@ -147,6 +154,7 @@ def store_page(
             verdict=entry.status.decision,
             reason="" if entry.status.decision == "verified" else entry.status.reason,
             asked=at,
+            successor=successor,
         ),
         answered=answered,
         url=f"{url}/{CERTIFICATES}/{entry.digest}",

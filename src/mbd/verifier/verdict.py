@@ -48,6 +48,11 @@ class Successor(Record):
     releases: int
     """how many releases of the name came after the certified one, up to this one"""
 
+    @property
+    def label(self) -> str:
+        """What it is called beside its address."""
+        return "Current release" if self.current else "Last release, withdrawn"
+
 
 class Verdict(Record):
     """Everything `mbd verify` found; this is what `--json` prints."""

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from mbd.formats.guarantee import Guarantee
+from mbd.formats.verdict import VERDICTS
 from mbd.verifier.reader import SIGNATURES
 from mbd.verifier.verdict import Check, Verdict, fingerprint
 
@@ -75,13 +76,11 @@ def _facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "Signed", _day(claims["issued"])
     yield "In force", _in_force(verdict)
     if verdict.successor:
-        yield "Current" if verdict.successor.current else "Replaced by", verdict.successor.address
+        yield verdict.successor.label, verdict.successor.address
     if claims:
         yield "Old copies", _COPIES[claims["erasure"]["claim"]]
-        yield (
-            "Next audit",
-            "not due: the model was replaced" if verdict.successor else f"by {_day(claims['reaudit_by'])}",
-        )
+        ended = f"not due: the certificate was {verdict.decision}"
+        yield "Next audit", ended if verdict.rules.ended else f"by {_day(claims['reaudit_by'])}"
     yield "Weights", f"compared with {verdict.model}" if verdict.model else "none were compared (--model DIR)"
     trust = f"{verdict.trust_file or ''}, fingerprint {verdict.fingerprint}".removeprefix(", ")
     yield "Trust file", trust if verdict.trust else "none"
@@ -90,15 +89,19 @@ def _facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
 def _in_force(verdict: Verdict) -> str:
     if verdict.store is None:
         return "not known: no store was asked (--store URL)"
-    where = f"by the log of {verdict.store}"
-    yes = {"verified": f"yes, {where}", "replaced": f"no, it was replaced, {where}", "withdrawn": f"no, {where}"}
-    return yes.get(verdict.decision, "not known")
+    if ended := next(filter(_says_ended, verdict.problems), None):
+        return f"no: {ended.reason}, by the log of {verdict.store}"
+    return f"yes, by the log of {verdict.store}" if verdict.verified else "not known"
+
+
+def _says_ended(check: Check) -> bool:
+    return check.verdict is not None and VERDICTS[check.verdict].ended
 
 
 def _checks(verdict: Verdict, *, every_check: bool) -> Iterator[str]:
     passed = sum(check.outcome == "passed" for check in verdict.checks)
     yield f"  {'Checks':<{_WIDTH}}  {passed} of {len(verdict.checks)} passed{'' if every_check else ' (-v lists all)'}"
-    listed = verdict.checks if every_check else verdict.problems
+    listed = verdict.checks if every_check else [check for check in verdict.problems if not _says_ended(check)]
     if listed:
         yield ""
     for outcome, names, reason in _grouped(listed):

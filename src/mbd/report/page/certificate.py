@@ -11,7 +11,7 @@ from datetime import datetime
 
 from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
-from mbd.formats.predicate import Predicate
+from mbd.formats.predicate import Erasure, Predicate
 from mbd.formats.purge import PurgeReport
 from mbd.formats.statement import (
     SUBJECTS,
@@ -69,6 +69,8 @@ class PageContext:
     """verified statements about it"""
     reaudit_by: datetime | None = None
     """by when to audit again, as set by the last audit that passed"""
+    erasure: Erasure | None = None
+    """what the last purge claims; None: as the statements about it say"""
     keys: tuple[str, ...] = ()
     """SHA-256 of the keys that signed it"""
     standing: Standing | None = None
@@ -84,8 +86,9 @@ class PageContext:
 def certificate_page(statement: DeletionStatement, context: PageContext) -> Page:
     """Return the whole page of a certificate."""
     predicate = statement.predicate
-    purge, due = _last_purge(context.about), context.reaudit_by or predicate.reaudit_by
-    erasure = purge.erasure if purge else predicate.erasure
+    ended = context.standing is not None and context.standing.rules.ended
+    purge, due = _last_purge(context.about), None if ended else context.reaudit_by or predicate.reaudit_by
+    erasure = purge.erasure if purge else context.erasure or predicate.erasure
     return Page(
         kind=KIND,
         title=_title(predicate) if _holds(context.standing) else f"Claimed: {_title(predicate)}",
@@ -146,7 +149,7 @@ def _title(predicate: Predicate) -> str:
     return guarantee.say(guarantee.rules.headline, forgotten(predicate), predicate.model)
 
 
-def _glance(predicate: Predicate, due: datetime, keys: tuple[str, ...] = ()) -> Iterator[Fact]:
+def _glance(predicate: Predicate, due: datetime | None, keys: tuple[str, ...] = ()) -> Iterator[Fact]:
     method, guarantee = predicate.method, predicate.guarantee
     short = guarantee.say(guarantee.rules.short, forgotten(predicate))
     yield Fact(name="guarantee", value=f"{guarantee.kind} ({short})")
@@ -157,7 +160,8 @@ def _glance(predicate: Predicate, due: datetime, keys: tuple[str, ...] = ()) -> 
     if keys:
         yield Fact(name="signed by key", value=", ".join(map(fingerprint, keys)), code=True)
     yield Fact(name="issued", value=day(predicate.issued))
-    yield Fact(name=deadline(predicate), value=day(due))
+    if due:
+        yield Fact(name=deadline(predicate), value=day(due))
     if predicate.request.reference:
         yield Fact(name="request", value=predicate.request.reference)
 

@@ -11,6 +11,7 @@ from mbd.formats.leakage import Decision, Interval
 from mbd.formats.verdict import VERDICTS, VerdictRules
 from mbd.formats.verdict import Decision as Verdict
 from mbd.records import Record
+from mbd.verifier.verdict import Successor
 from mbd.verifier.words import begin_sentence
 
 
@@ -156,6 +157,8 @@ class Standing(Record):
     reason: str
     """why, if it is not verified"""
     asked: datetime
+    successor: Successor | None = None
+    """the release that has taken the place of the certified model"""
 
     @property
     def rules(self) -> VerdictRules:
@@ -170,12 +173,14 @@ class Standing(Record):
     @property
     def when(self) -> str:
         """When the store was asked."""
-        return f"{self.asked:%Y-%m-%d %H:%M} UTC"
+        return f"As of {self.asked:%Y-%m-%d %H:%M} UTC"
 
     @property
     def sentence(self) -> str:
         """What the verdict means, and why it is that."""
-        return f"{self.rules.sentence} {begin_sentence(self.reason)}." if self.reason else self.rules.sentence
+        parts = [self.rules.sentence, f"{begin_sentence(self.reason)}." if self.reason else ""]
+        parts += [f"{self.successor.label}: {self.successor.address}"] if self.successor else []
+        return " ".join(filter(None, parts))
 
 
 class Page(Record):
@@ -207,7 +212,7 @@ def standing_line(page: Page) -> str | None:
     """Return in a line whether a certificate was in force when its page was made; None: the page is about none."""
     if page.number is None:
         return None
-    return f"{page.standing.word} ({page.standing.when}): {page.standing.sentence}" if page.standing else NOT_ASKED
+    return f"{page.standing.word}. {page.standing.when}: {page.standing.sentence}" if page.standing else NOT_ASKED
 
 
 _MEASURES = ("attack", "chance", "before", "after", "reference", "after − reference", "tolerance", "decision")

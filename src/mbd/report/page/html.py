@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -39,6 +40,7 @@ from mbd.report.page.plot import plot_html
 
 _CHECKS = ("bytes", "sha256", "canonical", "envelope", "trust", "log", "checks")
 """the parts of the script that verify, in dependency order; `panel` shows the results"""
+_NO_EVIDENCE = "Anyone could write such a page: before you rely on it, verify the certificate."
 _SHORT = 12
 """cells up to this length do not wrap"""
 
@@ -88,7 +90,7 @@ def _standing(page: Page) -> str:
         return f'<p id="standing" data-severity="unknown">{NOT_ASKED}</p>'
     return (
         f'<p id="standing" data-severity="{page.standing.rules.severity}"><strong>{page.standing.word}</strong> '
-        f"{escape(page.standing.sentence)} <span>Asked {page.standing.when}.</span></p>"
+        f"{escape(page.standing.sentence)} <span>{page.standing.when}. {_NO_EVIDENCE}</span></p>"
     )
 
 
@@ -231,12 +233,8 @@ def script() -> str:
 
 def checking_script() -> str:
     """Return the part of the script that verifies: the table of verdicts, and all checks."""
-    table = {
-        verdict: {"sentence": r.sentence, "to_do": r.to_do, "severity": r.severity} for verdict, r in VERDICTS.items()
-    }
-    return (
-        "\n".join([f"const VERDICTS = {json.dumps(table)};", *(_read(f"script/{name}.js") for name in _CHECKS)]) + "\n"
-    )
+    table = json.dumps({verdict: asdict(rules) for verdict, rules in VERDICTS.items()})
+    return "\n".join([f"const VERDICTS = {table};", *(_read(f"script/{name}.js") for name in _CHECKS)]) + "\n"
 
 
 def policy(looks: str, *, with_script: bool) -> str:

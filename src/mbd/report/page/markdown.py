@@ -1,4 +1,4 @@
-"""A page as Markdown, for Kubeflow's UI and for repositories.
+"""A page as Markdown, for Kubeflow's UI and for repositories; of a certificate's page the head alone as a model card.
 
 Every string is escaped: text of a certificate can neither become markup nor leave its table cell.
 """
@@ -24,16 +24,27 @@ from mbd.report.page.content import (
 
 def to_markdown(page: Page, pictures: Collection[str] = ()) -> str:
     """Return the page; a plot whose name is in `pictures` is shown by `figures/NAME.png` too."""
-    parts = [f"# {escape(page.kind)}", f"**{escape(page.title)}.**"]
-    if line := standing_line(page):
-        parts.append(f"Certificate {escape(page.number or '')}. {escape(line)}")
-    parts.append(" ".join(map(escape, page.summary)))
-    if page.glance:
-        parts.append(_facts(page.glance))
+    parts = [f"# {escape(page.kind)}", *_head(page)]
     for section in page.sections:
         parts.append(f"## {escape(section.title)}")
         parts += [part for block in section.blocks for part in _block(block, pictures)]
     return "\n\n".join(parts) + "\n"
+
+
+def to_card(page: Page) -> str:
+    """Return the section about a certificate that people paste into the README of their model."""
+    verify = f"    mbd verify {printable(page.address or 'BUNDLE --store URL')} --model DIR --trust FILE"
+    warning = "Do not rely on this section. Verify the certificate:"
+    return "\n\n".join([f"## {escape(page.kind)}", *_head(page), warning, verify]) + "\n"
+
+
+def _head(page: Page) -> Iterator[str]:
+    yield f"**{escape(page.title)}.**"
+    if line := standing_line(page):
+        yield f"Certificate {escape(page.number or '')}. {escape(line)}"
+    yield " ".join(map(escape, page.summary))
+    if page.glance:
+        yield _facts(page.glance)
 
 
 def _block(block: Block, pictures: Collection[str]) -> Iterator[str]:

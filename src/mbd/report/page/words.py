@@ -40,17 +40,20 @@ def forgotten(predicate: Predicate) -> str:
     return f"the recordings of {count} subject{'s' * (count > 1)} in {names}" if count else names
 
 
-def summary(predicate: Predicate, erasure: Erasure, due: datetime) -> tuple[str, ...]:
-    """Return the certificate in four sentences; `due`: the deadline for the next audit."""
+def summary(predicate: Predicate, erasure: Erasure, due: datetime | None) -> tuple[str, ...]:
+    """Return the certificate in a few sentences; `due`: the deadline for the next audit, None: there is none."""
     guarantee, absent = predicate.guarantee, ", ".join(predicate.structure.absent.reads)
     no_input = f" The model no longer takes {absent} as input." if absent else ""
+    until = (
+        "The released model must be audited again by {:%Y-%m-%d}."
+        if predicate.evidence.audit
+        else "The certificate holds until {:%Y-%m-%d}; no attack was part of it."
+    )
     return (
         f'Deleted from model "{predicate.model}": {forgotten(predicate)}.{no_input}',
         guarantee.say(guarantee.rules.sentence, forgotten(predicate)),
         COPIES[erasure.claim],
-        f"The released model must be audited again by {due:%Y-%m-%d}."
-        if predicate.evidence.audit
-        else f"The certificate holds until {due:%Y-%m-%d}; no attack was part of it.",
+        *((until.format(due),) if due else ()),
     )
 
 

@@ -285,10 +285,13 @@ function releaseEntry(client, release) {
   return entry({
     at: release.issued, title: [title, ...marks], kind: release.current ? "good" : "quiet",
     note: ["takes ", list(release.takes), ", weights ", short(release.weights)],
-    links: certificate
-      ? [link(certificatePath(release.digest), "certificate ", short(release.digest))]
-      : [h("a", { href: `/store/certificates/${release.digest}/certificate.json` }, "signed statement")],
+    links: [releaseLink({ kind: certificate ? "certificate" : "registration", digest: release.digest })],
   });
+}
+
+function releaseLink({ kind, digest }) {
+  return kind === "certificate" ? link(certificatePath(digest), "certificate ", short(digest))
+    : h("a", { href: `/store/certificates/${digest}/certificate.json` }, "registration ", short(digest));
 }
 
 function references(found) {
@@ -343,7 +346,7 @@ export async function certificates(client) {
 export async function certificate(client, digest) {
   const found = await client.get(`/certificates/${encodeURIComponent(digest)}`);
   const words = client.verdicts[found.verdict];
-  const replaced = found.statements.find((each) => each.kind === "supersession");
+  const next = found.successor;
   const issued = entry({
     at: found.issued, title: "Issued", kind: "good", note: guarantee(found),
     links: [h("a", { href: `/store/certificates/${digest}/certificate.json` }, "signed certificate")],
@@ -361,9 +364,9 @@ export async function certificate(client, digest) {
         ["Model", link(modelPath(found.model), found.model)],
         ["It takes", tags(found.inputs, "", "nothing")],
         ["Guarantee", guarantee(found)],
-        ["Next audit", day(found.reaudit_by)],
+        ["Next audit", words.ended ? `not due: the certificate was ${found.verdict}` : day(found.reaudit_by)],
         ["Replaces", found.supersedes ? link(certificatePath(found.supersedes), short(found.supersedes)) : ""],
-        ["Replaced by", replaced ? link(certificatePath(replaced.digest), short(replaced.digest)) : ""],
+        [next && next.current ? "Current release" : "Last release, withdrawn", next ? releaseLink(next) : ""],
         ["Weights", short(found.weights)],
         ["Number", h("code", {}, digest)],
       ]),

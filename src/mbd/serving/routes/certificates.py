@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
@@ -18,6 +18,20 @@ from mbd.serving.routes import Limit, Serving, Words, problems
 router = APIRouter(tags=["certificates", "store"], dependencies=[readable("store")])
 _HEX = r"^[0-9a-f]{64}$"
 Digest = Annotated[str, Path(pattern=_HEX, description="SHA-256 of the certificate")]
+
+
+class SuccessorView(BaseModel):
+    """The release that has taken the place of a certified model."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    kind: Literal["certificate", "registration"]
+    digest: str
+    """SHA-256 of its signed statement"""
+    current: bool
+    """whether it is the current release of the name; if not, it was withdrawn as well, and there is none"""
+    releases: int
+    """how many releases of the name came after the certified one, up to this one"""
 
 
 class CertificateView(BaseModel):
@@ -47,6 +61,8 @@ class CertificateView(BaseModel):
     reaudit_by: datetime
     supersedes: str | None
     """the certificate that it replaced"""
+    successor: SuccessorView | None
+    """of a replaced certificate: the release that has taken the place of its model, and keeps what was deleted"""
     page: str
     """address of its page"""
 

@@ -4,6 +4,7 @@ The console is one HTML file with a template for each page; its script fills the
 The description is Swagger UI out of the package `fastapi-offline`, of which nothing else is used.
 """
 
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 
@@ -39,12 +40,9 @@ def read_docs() -> Response:
 
 
 @router.get("/assets/verdicts.json")
-def read_verdicts() -> dict[str, dict[str, str]]:
+def read_verdicts() -> dict[str, dict[str, str | int | bool]]:
     """Return the table of verdicts."""
-    return {
-        word: {"sentence": rules.sentence, "to_do": rules.to_do, "severity": rules.severity}
-        for word, rules in VERDICTS.items()
-    }
+    return {word: asdict(rules) for word, rules in VERDICTS.items()}
 
 
 @router.get("/assets/{name}")
