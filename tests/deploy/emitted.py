@@ -9,16 +9,16 @@ from click.testing import CliRunner
 from mbd.cli import group
 from mbd.files import write_file
 from mbd.monitoring.record_samples import add_purge_scan
+from mbd.monitoring.samples import Samples
 from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.params import load_params
-from mbd.params.platform import PlatformSettings
 from mbd.serving.inference.routes import InferenceService
 from mbd.steps.metrics_reporting import add_samples, reporting
 from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
 from tests.monitoring.golden_store import GoldenStore, golden_leakage
-from tests.monitoring.test_kubeflow_runs import failed_run
+from tests.monitoring.test_kubeflow_runs import Runs
 from tests.pipelines.kubeflow_server import kubeflow_server
 from tests.serving.inference.server import following
 
@@ -33,8 +33,9 @@ def exporter_page(folder: Path) -> str:
     lifecycle_store.registration()
     lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30)
     with kubeflow_server() as kubeflow:
-        failed_run(kubeflow)
-        monitor = StoreMonitor(lifecycle_store.scanner(), 60, 30, PlatformSettings(kubeflow_host=kubeflow.url))
+        runs = Runs(kubeflow, Samples())
+        runs.add("mbd-reaudit", "FAILED")
+        monitor = StoreMonitor(lifecycle_store.scanner(), 60, 30, runs.platform)
         monitor.scan()
     return monitor.text()
 

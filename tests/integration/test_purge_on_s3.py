@@ -3,9 +3,11 @@
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import tempfile
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from botocore.exceptions import ClientError
 
 from mbd.files import sha256_file
 from mbd.formats.files import WEIGHTS
+from mbd.formats.layout import object_name
 from mbd.formats.purge import Target
+from mbd.kubeflow import tasks
 from mbd.params.operations import StoreSettings
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.places.buckets import BucketPlace
@@ -25,6 +29,8 @@ from tests.certificate.build import ModelWorkspace, make_home
 from tests.features.dvc_repository import SampleRepository, isolated
 from tests.integration.command import mbd
 from tests.integration.servers.rgw import S3
+from tests.kubeflow.test_production import Run
+from tests.production.registering import Production
 from tests.purge.workspace import PurgeWorkspace, holding
 
 pytestmark = pytest.mark.services
@@ -296,3 +302,45 @@ def test_a_purge_killed_between_batches_completes_when_run_again(
     (finding,) = remove_all([remote_in(s3, bucket)], targets)
     assert (finding.found, finding.stayed) == (1300, 0)
     assert [entry["Key"] for entry in versions(s3, bucket)] == ["files/md5/ff/" + "f" * 30]
+
+
+@dataclass(frozen=True)
+class InBucket(Production):
+    """The same with its store in a bucket."""
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.name}"
+
+
+def test_a_pipeline_knows_the_copies_in_its_root_without_having_the_old_model(
+    s3: S3, bucket: str, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3.client().create_bucket(Bucket=f"{bucket}-store")
+    root = f"platform.pipeline_root=s3://{bucket}/kfp"  # which keeps versions
+    settings = f"store.endpoint={s3.endpoint}", "store.lock_mode=null", root
+    production = InBucket(Production.make(tmp_path / "production").folder, f"{bucket}-store", settings)
+    production.register("audio")
+    run = Run(production, tmp_path / "run")
+    run.fetch("audio")
+    run.reference("audio")
+    run.certify("audio")
+    run.publish()
+    for name in ("model", "reference", "deleted"):  # as Kubeflow's launcher does when their tasks have ended
+        for file in run.artifact(name).folder.iterdir():
+            s3.client().upload_file(str(file), bucket, f"kfp/mbd-delete/run-42/{name}/{file.name}")
+    old = sha256_file(production.model / WEIGHTS)
+    assert s3.client().head_object(Bucket=f"{bucket}-store", Key=object_name(old))
+    assert [entry for entry in versions(s3, bucket) if holds(s3, bucket, entry, old)]
+    shutil.rmtree(run.artifact("model").folder)
+    (tmp_path / "pod").mkdir()
+    monkeypatch.chdir(tmp_path / "pod")
+    given, proof = (run.artifact("published"), run.artifact("deleted")), run.artifact("proof")
+    tasks.purge(run.params, *given, proof)
+    tasks.require_purged(proof)
+    assert proof.metadata["claim"] == "complete"
+    assert not [entry for entry in versions(s3, bucket) if holds(s3, bucket, entry, old)]
+    with pytest.raises(ClientError):
+        s3.client().head_object(Bucket=f"{bucket}-store", Key=object_name(old))
+    kept = {entry["Key"] for entry in versions(s3, bucket)}
+    assert {f"kfp/mbd-delete/run-42/{name}/{WEIGHTS}" for name in ("reference", "deleted")} <= kept

@@ -26,13 +26,14 @@ MODELS = ("model", "reference", "deleted")
 
 
 def whole_deletion(folder: Path, *settings: str) -> ArtifactWorkspace:
-    workspace = ArtifactWorkspace(
-        folder, settings=("deletion.ledgers=ledgers", *settings)
-    )  # a path that deletion.json repeats
-    workspace.prepare()
-    workspace.delete()
-    workspace.certify()
-    workspace.publish()
+    # deletion.json repeats the path of the ledgers
+    workspace = ArtifactWorkspace(folder, settings=("deletion.ledgers=ledgers", *settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        workspace.prepare()
+        workspace.delete()
+        workspace.certify()
+        workspace.publish()
     return workspace
 
 

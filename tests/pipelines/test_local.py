@@ -172,6 +172,33 @@ def test_with_shredding_no_artifact_is_plain_and_none_can_be_read_when_the_key_i
     assert run("shred", "decrypt", str(outputs / "delete" / "deleted"), "--out", "opened/delete").exit_code == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_purge_in_the_pipeline_is_complete_and_names_what_the_metadata_store_still_names(
+    plain: Path, production: Path, tmp_path: Path, *, encrypted: bool
+) -> None:
+    root, old = tmp_path / "kfp", plain / "train" / "model.safetensors"
+    settings = [f"platform.pipeline_root=file://{root}", "platform.kubeflow_host=http://ml-pipeline:8888"]
+    if encrypted:
+        settings += ["shredding.enabled=true", "purge.keys=true", f"shredding.temporary={tmp_path}/temporary"]
+        assert run("shred", "keys").exit_code == 0
+    given = ("--root", str(root), "--argument", "purge_copies=true")
+    done = run("pipeline", "run", "delete", *given, settings=(*NETWORKS, *settings))
+    assert done.exit_code == 0, (done.output[-3000:], done.exception)
+    outputs = only_run(root)
+    record = read_json(outputs / "purge" / "proof" / "purge.json")
+    assert (record["erasure"]["claim"], [each["gone"] for each in record["places"] if not each["gone"]]) == (
+        "complete",
+        [],
+    )
+    pieces = {piece for piece in windows(old) if piece not in (plain / "delete" / "model.safetensors").read_bytes()}
+    assert not [*files_with(tmp_path, pieces)]
+    named = "fetch/model/model.safetensors"
+    assert (f"the metadata store of Kubeflow still names {root}" in done.output) == (not encrypted)
+    assert (named in done.output) == (not encrypted)
+    assert not (outputs / named).exists()
+
+
 def test_there_is_nothing_to_delete_from_where_no_model_is_registered(tmp_path: Path) -> None:
     left = tmp_path / "kfp" / ".features-4194305-killed"  # no process has a number that high
     left.mkdir(parents=True)

@@ -266,6 +266,7 @@ def purge(params: Artifact, published: Artifact, deleted: Artifact, proof: Artif
         proof.metadata["claim"] = NOT_REQUESTED
         write_file(out / REPORT, NOT_PURGED)
         return
+    from mbd.purge.workspace import PIPELINE_ROOT
     from mbd.steps import purge as step
     from mbd.steps.step import read_folder
 
@@ -281,6 +282,9 @@ def purge(params: Artifact, published: Artifact, deleted: Artifact, proof: Artif
         )
         for obstacle in place.obstacles:
             _LOG.warning("%s: %s (%s)", obstacle.reason, obstacle.detail, obstacle.hint)
+        if place.kind == PIPELINE_ROOT:
+            for copy in place.copies:
+                _LOG.info("the metadata store of Kubeflow still names %s in %s", copy.name, place.where)
 
 
 @task

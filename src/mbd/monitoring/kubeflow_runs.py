@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import urllib.request
-from collections.abc import Iterator
+from collections import Counter
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,27 +23,42 @@ _log = logging.getLogger(__name__)
 
 
 def add_last_runs(samples: Samples, platform: PlatformSettings) -> None:
-    """Set whether the last ended run of each pipeline failed; values stay where Kubeflow cannot be asked."""
+    """Set how many schedules of each pipeline have failed last; values stay where Kubeflow cannot be asked."""
     try:
-        ended = dict(_last_runs(platform))
+        failures = _failures(platform)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         _log.warning("Kubeflow could not be asked for the last runs: %r", error)
         samples.set(metrics.KUBEFLOW_UP, 0)
         return
     samples.set(metrics.KUBEFLOW_UP, 1)
-    for pipeline, state in ended.items():
-        samples.set(metrics.KUBEFLOW_FAILED, state in _FAILED, pipeline=pipeline)
+    for pipeline, count in failures.items():
+        samples.set(metrics.KUBEFLOW_FAILED, count, pipeline=pipeline)
 
 
-def _last_runs(platform: PlatformSettings) -> Iterator[tuple[str, str]]:
-    """Yield the name of each pipeline of ours and the state of its last run that has ended."""
+def _failures(platform: PlatformSettings) -> Counter[str]:
+    """Return for each pipeline how many of its schedules failed when they last ran, and so for runs without one.
+
+    Of runs of the experiment the newest hundred are looked at; a schedule that is gone or disabled does not count.
+    """
     own = {"namespace": platform.namespace} if platform.namespace else {}
+    named = {"operation": "EQUALS", "key": "display_name", "stringValue": platform.experiment}
+    found = _get(platform, "experiments", filter=json.dumps({"predicates": [named]}), **own).get("experiments", ())
     listed = _get(platform, "pipelines", **own).get("pipelines", ())
     names = {entry["pipeline_id"]: entry["display_name"].removeprefix(_OURS) for entry in listed}
-    for run in _get(platform, "runs", sort_by="created_at desc", **own).get("runs", ()):
-        pipeline = (run.get("pipeline_version_reference") or {}).get("pipeline_id")
-        if names.get(pipeline) in PIPELINES and run.get("state") in _ENDED:
-            yield names.pop(pipeline), run["state"]
+    failures: Counter[str] = Counter()
+    for experiment in found:
+        own |= {"experiment_id": experiment["experiment_id"]}
+        schedules = _get(platform, "recurringruns", **own).get("recurringRuns", ())
+        open_groups = {job["recurring_run_id"] for job in schedules if job.get("status") != "DISABLED"}
+        seen = set()
+        for run in _get(platform, "runs", sort_by="created_at desc", **own).get("runs", ()):
+            name = names.get((run.get("pipeline_version_reference") or {}).get("pipeline_id"))
+            group = name, run.get("recurring_run_id")
+            if name not in PIPELINES or run.get("state") not in _ENDED or group in seen:
+                continue
+            seen.add(group)
+            failures[name] += run["state"] in _FAILED and (group[1] is None or group[1] in open_groups)
+    return failures
 
 
 def _get(platform: PlatformSettings, kind: str, **query: str) -> dict[str, Any]:

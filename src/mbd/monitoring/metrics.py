@@ -182,7 +182,7 @@ SCAN_FAILURES = Metric("mbd_store_scan_failures_total", "Scans of the store that
 KUBEFLOW_UP = Metric("mbd_kubeflow_up", "Whether Kubeflow answered when it was last asked for runs.")
 KUBEFLOW_FAILED = Metric(
     "mbd_kubeflow_last_run_failures",
-    "Whether the last run of a pipeline that has ended failed, as Kubeflow's API says.",
+    "How many schedules of a pipeline failed when they last ran, and its last run without one, by Kubeflow's API.",
     ("pipeline",),
 )
 

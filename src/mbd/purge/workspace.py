@@ -16,6 +16,7 @@ from mbd.purge.places.mlflow import MlflowPlace
 from mbd.storage import private_url
 from mbd.storage.mlflow import MlflowRegistry
 
+PIPELINE_ROOT = "Kubeflow pipeline root"
 _FILES, _WORKING_FILES = "objects/", "batches/files/"
 
 
@@ -101,7 +102,7 @@ def _roots(params: Params, store: str, root: Path, repositories: list[DvcReposit
 
 
 def _pipeline_root(params: Params, others: frozenset[Path]) -> list[Place]:
-    kind, url = "Kubeflow pipeline root", params.platform.pipeline_root
+    kind, url = PIPELINE_ROOT, params.platform.pipeline_root
     if url:
         return [place_at(kind, url.replace("minio://", "s3://", 1), params.store, others)]
     if params.platform.kubeflow_host:
