@@ -48,7 +48,7 @@ def commands_page() -> str:
         NOTE,
         "# Commands\n",
         "What each command does and takes; `mbd COMMAND --help` describes every option. Those without brackets are "
-        "required.\n",
+        "required.\nMost also take `--params PATH` (default: ./params.yaml), `--set A.B=VALUE`, repeatable, and `--json`.\n",
         f"{inspect.cleandoc(_EPILOG)}\n",
         *_synopses(group, context, 2),
     ]
@@ -182,7 +182,7 @@ def _usage(command: click.Command, context: click.Context) -> str:
     """Return a command with all that it takes, in lines of at most `WIDTH`."""
     words = []
     for one in command.params:
-        if getattr(one, "hidden", False):
+        if getattr(one, "hidden", False) or one.opts[0] in ("--params", "--set", "--json"):
             continue
         value = "" if getattr(one, "is_flag", False) else f" {one.make_metavar(context)}"
         word = f"{max(one.opts, key=len)}{value}" if isinstance(one, click.Option) else value.strip().strip("[]")
