@@ -50,8 +50,9 @@ def test_reasons_carry_no_credentials() -> None:
 
 
 def test_a_service_that_is_away_or_fails_may_come_back() -> None:
-    transient = (ConnectionRefusedError("refused"), TimeoutError(), _s3("SlowDown", 503), _s3("InternalError", 500))
-    transient += (HTTPError("http://gateway", 503, "as asked", Message(), None),)
+    gateway = HTTPError("http://gateway", 503, "as asked", Message(), None)
+    answers = (_s3("SlowDown", 503), _s3("InternalError", 500), gateway)
+    transient = (ConnectionRefusedError("refused"), TimeoutError(), *answers)
     assert [is_transient(error) for error in transient] == [True] * 5
     lasting = (_s3("AccessDenied", 403), _s3("NoSuchBucket", 404), _s3("Unknown", 507), ValueError("something else"))
     assert [is_transient(error) for error in lasting] == [False] * 4

@@ -12,7 +12,6 @@ from enum import Enum, auto
 from itertools import chain, repeat
 from typing import Any, TypeVar
 
-from mbd.errors import MbdError
 from mbd.urls import without_credentials
 
 Result = TypeVar("Result")
@@ -88,7 +87,7 @@ def retry_transient(call: Callable[[], Result]) -> Result:
     for wait in chain(_WAITS, repeat(_WAITS[-1])):
         try:
             return call()
-        except MbdError as error:
+        except Exception as error:
             if not is_transient(error) or time.monotonic() + wait > ending:
                 raise
             _LOG.warning("%s\ntrying again in %d s", error, wait)

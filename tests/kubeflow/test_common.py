@@ -142,6 +142,21 @@ def test_a_refusal_ends_a_task_at_once_and_its_last_line_says_so(
     assert message.read_text() == "exit code 3 (refused by the gate or the budget): white box found audio"
 
 
+def test_an_unforeseen_error_ends_a_task_with_its_traceback_and_the_same_last_line(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    @task
+    def train() -> None:
+        raise ZeroDivisionError("division by zero")
+
+    with pytest.raises(SystemExit) as caught:
+        train()
+    assert caught.value.code == ExitCode.FAILURE
+    log = capfd.readouterr().err.strip().splitlines()
+    assert any("test_common.py" in line for line in log)
+    assert log[-1].endswith("exit code 1 (failure): ZeroDivisionError('division by zero')")
+
+
 def test_files_of_a_task_are_of_its_user_alone(tmp_path: Path) -> None:
     @task
     def write() -> None:

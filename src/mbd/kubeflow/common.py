@@ -26,7 +26,7 @@ import yaml
 from cryptography.exceptions import InvalidTag
 
 from mbd import __version__, logs
-from mbd.errors import DataError, MbdError, UsageError, describe_exit
+from mbd.errors import DataError, ExitCode, MbdError, UsageError, describe_exit
 from mbd.files import read_step, write_file
 from mbd.formats.deletion import DELETION
 from mbd.formats.features import FeatureLocation
@@ -62,8 +62,8 @@ def task(function: Callable[Given, Result]) -> Callable[Given, Result]:
     Argo as it is installed does not try a step again that has exited. Tasks write whole outputs or none, and what they
     publish is there once however often it is published, so they can be called again.
 
-    An error that a user can act on ends the task with its exit code. Kubeflow makes 1 of every exit code, so its
-    meaning is the last line of the log and the message of the container, which Kubernetes shows with the pod.
+    An error ends the task with its exit code. Kubeflow makes 1 of every exit code, so its meaning is the last line of
+    the log and the message of the container, which Kubernetes shows with the pod.
     """
 
     @wraps(function)
@@ -72,14 +72,17 @@ def task(function: Callable[Given, Result]) -> Callable[Given, Result]:
         before = os.umask(0o077)  # Argo's executor sets 0
         try:
             return retry_transient(lambda: function(*arguments, **named))
-        except MbdError as error:
-            ending = f"exit code {error.exit_code:d} ({describe_exit(error.exit_code)})"
-            _LOG.error("%s", error)
-            _LOG.error("%s: %s", ending, error.problem)
+        except Exception as error:
+            code, problem = ExitCode.FAILURE, repr(error)
+            if isinstance(error, MbdError):
+                code, problem = error.exit_code, error.problem
+            ending = f"exit code {code:d} ({describe_exit(code)})"
+            _LOG.error("%s", error, exc_info=not isinstance(error, MbdError))
+            _LOG.error("%s: %s", ending, problem)
             if _TERMINATION_MESSAGE.exists():  # as in a pod
                 with suppress(OSError):
                     _TERMINATION_MESSAGE.write_text(f"{ending}: {error}", encoding="utf-8")
-            sys.exit(error.exit_code)
+            sys.exit(code)
         finally:
             os.umask(before)
 
