@@ -1,7 +1,8 @@
 """What a person reads of each verdict: on the command line, in JSON, and at the head of the page.
 
-`python -m tests.golden.test_verdicts` writes the golden texts in `tests/golden/verdicts/` again. Digests, dates, keys
-and folders differ from run to run, so their place is named instead.
+`python -m tests.golden.test_verdicts` writes the golden texts in `tests/golden/verdicts/` again; those of the console,
+which need a browser, `python -m tests.integration.console_verdicts`. Digests, dates, keys and folders differ from run
+to run, so their place is named instead.
 """
 
 import json
@@ -64,7 +65,7 @@ def texts_of(verdict: Decision, folder: Path) -> dict[str, str]:
     head = to_markdown(page).partition("\n## ")[0] + "\n"
     banner = re.findall(r'<title>.*?</title>|<p id="standing".*?</p>', to_html(page))
     texts = {"txt": verdict_text(found) + "\n", "json": _json(found), "md": head, "html": "\n".join(banner) + "\n"}
-    return {ending: _masked(text, folder) for ending, text in texts.items()}
+    return {ending: masked(text, folder) for ending, text in texts.items()}
 
 
 def _json(found: Verdict) -> str:
@@ -74,17 +75,23 @@ def _json(found: Verdict) -> str:
     return json.dumps(kept | {"problems": against, "exit code": found.rules.exit_code}, indent=1) + "\n"
 
 
-def _masked(text: str, folder: Path) -> str:
+def masked(text: str, folder: Path) -> str:
+    """Return a text with names in place of what differs from run to run."""
     text = text.replace(str(folder), "FOLDER").replace(str(GOLDEN), "GOLDEN")
     for pattern, name in _MASKS:
         text = re.sub(pattern, name, text)
     return text
 
 
+def golden_file(verdict: Decision, ending: str) -> Path:
+    """Return the golden text of a verdict."""
+    return HERE / f"{verdict.replace(' ', '-')}.{ending}"
+
+
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_each_verdict_reads_as_it_did(verdict: Decision, tmp_path: Path) -> None:
     for ending, text in texts_of(verdict, tmp_path).items():
-        golden = HERE / f"{verdict.replace(' ', '-')}.{ending}"
+        golden = golden_file(verdict, ending)
         assert text == golden.read_text(encoding="utf-8"), golden.name
 
 
@@ -92,4 +99,4 @@ if __name__ == "__main__":
     for each in VERDICTS:
         with tempfile.TemporaryDirectory() as place:
             for suffix, content in texts_of(each, Path(place)).items():
-                (HERE / f"{each.replace(' ', '-')}.{suffix}").write_text(content, encoding="utf-8")
+                golden_file(each, suffix).write_text(content, encoding="utf-8")

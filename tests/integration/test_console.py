@@ -11,8 +11,10 @@ import pytest
 from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.statement import DeletionStatement, parse_payload
+from mbd.formats.verdict import VERDICTS, Decision
 from mbd.trust.envelope import Envelope
-from tests.integration import console_pictures
+from tests.golden.test_verdicts import golden_file
+from tests.integration import console_pictures, console_verdicts
 from tests.integration.console_pictures import Office, open_page, take
 from tests.integration.servers.chromium import Browser, Scheme
 from tests.integration.verification_panel import shown
@@ -246,6 +248,12 @@ def test_a_certificate_leads_to_what_replaced_it(browser: Browser, busy: tuple[s
     browser.evaluate(f"document.querySelector('.timeline a[href$=\"{replaced['digest']}\"]').click()")
     browser.wait_for(f"document.querySelector('main h1').innerText.includes('{replaced['digest'][:12]}')")
     assert f"/store/certificates/{replaced['digest']} --trust" in text(browser, "main pre")
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_the_console_says_of_each_verdict_what_it_did(browser: Browser, verdict: Decision, tmp_path: Path) -> None:
+    golden = golden_file(verdict, console_verdicts.ENDING)
+    assert console_verdicts.say(browser, verdict, tmp_path) == golden.read_text(encoding="utf-8")
 
 
 def test_hostile_texts_run_nothing_and_errors_are_for_people(browser: Browser, busy: tuple[str, Office]) -> None:

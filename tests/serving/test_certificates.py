@@ -1,5 +1,7 @@
 """Certificates and models over HTTP."""
 
+from mbd.formats.layout import certificate_name
+from mbd.verifier.words import COPIES
 from tests.monitoring.golden_store import golden
 from tests.serving.site import Site, SiteClient
 
@@ -13,6 +15,8 @@ def test_certificates_have_the_state_that_the_log_says(site: Site) -> None:
         assert [(one["digest"], one["state"]) for one in found] == [(second, "valid"), (first, "revoked")]
         shown = client.get(f"/certificates/{first}", None).json()
         assert [(one["kind"], one["effect"]) for one in shown.pop("statements")] == [("revocation", "revoked")]
+        assert shown.pop("issuer") == {"name": None, "contact": None}
+        assert shown.pop("copies") == COPIES["none"]
         assert shown == found[1]
         assert client.get("/certificates", None, params={"text": first[:8]}).json()["certificates"] == found[1:]
         assert client.get("/certificates", None, params={"state": "valid"}).json()["certificates"] == found[:1]
@@ -67,6 +71,15 @@ def test_a_replaced_certificate_names_the_current_release_on_its_page_too(site: 
     named = f"Current release: https://mbd.example/store/certificates/{chain[-1]} "
     assert [named in page for page in pages] == [True, True, False]
     assert ["audited again by" in page for page in pages] == [False, False, True]
+
+
+def test_a_certificate_that_was_changed_in_the_store_is_not_shown(site: Site) -> None:
+    digest = site.golden.certificate("exact")
+    (site.golden.folder / "store" / certificate_name(digest)).write_bytes(b"{}")
+    with site.client() as client:
+        answers = [client.get(f"/certificates/{digest}{page}", None) for page in ("", "/page")]
+    assert [answer.status_code for answer in answers] == [409, 409]
+    assert "forged or damaged" in answers[0].json()["detail"]
 
 
 def test_the_page_of_a_certificate_says_nothing_of_this_machine(client: SiteClient) -> None:

@@ -330,7 +330,7 @@ def store_status(
         return StoreStatus((consistency, *not_asked("the log does not have this certificate").checks[1:]))
     status = status_in(history, facts, at, max_age=max_age)
     force = _in_force(status, history.problem(at, max_age))
-    return StoreStatus((consistency, *force), status.reaudit_by, _last_erasure(history, digest), status.successor)
+    return StoreStatus((consistency, *force), status.reaudit_by, last_erasure(history, digest), status.successor)
 
 
 def _in_force(status: Status, problem: str | None) -> tuple[Check, Check]:
@@ -347,7 +347,7 @@ def _in_force(status: Status, problem: str | None) -> tuple[Check, Check]:
     return in_force, failed(REPLACEMENT, reason, status.decision)
 
 
-def _last_erasure(history: History, digest: str) -> Erasure | None:
+def last_erasure(history: History, digest: str) -> Erasure | None:
     """Return the claim of the last purge of a certificate's old weights; None if there was none."""
     purges = [s.digest for s in history.about(digest) if s.kind == "purge"]
     if not purges:

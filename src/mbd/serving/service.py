@@ -127,10 +127,14 @@ class Service:
         return self._rows
 
     def certificate(self, digest: str) -> tuple[CertificateFacts, Status]:
-        """Return one certificate and its state; an ApiError if the log has no such certificate."""
+        """Return one certificate and its state; an ApiError if the log has none that can be read."""
         snapshot = self.snapshot
         facts = snapshot.history.certificates.get(digest)
         if facts is None:
+            if any(finding.digest == digest for finding in snapshot.history.findings):
+                raise ApiError(
+                    409, "the log has this entry, but what the store holds is forged or damaged, or not trusted"
+                )
             raise ApiError(404, "the log has no such certificate", hint="GET /certificates lists them")
         return facts, self._status(snapshot, facts, self.clock())
 

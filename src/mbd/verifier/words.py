@@ -13,7 +13,7 @@ from mbd.formats.verdict import VERDICTS
 from mbd.verifier.reader import SIGNATURES
 from mbd.verifier.verdict import Check, Verdict, fingerprint
 
-_COPIES = {
+COPIES = {
     "none": "nothing is claimed (no purge was published)",
     "partial": "searched for and removed, but some remain, or may remain",
     "complete": "searched for and removed; none remains in the places searched",
@@ -78,7 +78,7 @@ def _facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.successor:
         yield verdict.successor.label, verdict.successor.address
     if claims:
-        yield "Old copies", _COPIES[claims["erasure"]["claim"]]
+        yield "Old copies", COPIES[claims["erasure"]["claim"]]
         ended = f"not due: the certificate was {verdict.decision}"
         yield "Next audit", ended if verdict.rules.ended else f"by {_day(claims['reaudit_by'])}"
     yield "Weights", f"compared with {verdict.model}" if verdict.model else "none were compared (--model DIR)"

@@ -364,6 +364,8 @@ export async function certificate(client, digest) {
         ["Model", link(modelPath(found.model), found.model)],
         ["It takes", tags(found.inputs, "", "nothing")],
         ["Guarantee", guarantee(found)],
+        ["Issuer", [found.issuer.name || "not stated", found.issuer.contact ? ` (${found.issuer.contact})` : ""]],
+        ["Old copies", found.copies],
         ["Next audit", words.ended ? `not due: the certificate was ${found.verdict}` : day(found.reaudit_by)],
         ["Replaces", found.supersedes ? link(certificatePath(found.supersedes), short(found.supersedes)) : ""],
         [next && next.current ? "Current release" : "Last release, withdrawn", next ? releaseLink(next) : ""],

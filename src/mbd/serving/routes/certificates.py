@@ -9,11 +9,13 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict
 
+from mbd.formats.predicate import Issuer
 from mbd.formats.verdict import Decision
 from mbd.history.facts import CertificateFacts, Effect, Kind, StatementFacts
-from mbd.history.state import CertificateState, Status
+from mbd.history.state import CertificateState, Status, last_erasure
 from mbd.serving.identity import readable
 from mbd.serving.routes import Limit, Serving, Words, problems
+from mbd.verifier.words import COPIES
 
 router = APIRouter(tags=["certificates", "store"], dependencies=[readable("store")])
 _HEX = r"^[0-9a-f]{64}$"
@@ -91,6 +93,9 @@ class StatementView(BaseModel):
 class CertificateDetail(CertificateView):
     """A certificate with its state, and what was said about it since."""
 
+    issuer: Issuer
+    copies: str
+    """what is claimed of copies of the old weights"""
     statements: list[StatementView]
 
 
@@ -135,14 +140,20 @@ def list_certificates(
     return CertificatePage(certificates=page, next=None)
 
 
-@router.get("/certificates/{digest}", responses=problems(401, 403, 404))
+@router.get("/certificates/{digest}", responses=problems(401, 403, 404, 409))
 def show_certificate(digest: Digest, service: Serving) -> CertificateDetail:
     """Return a certificate and its state. Do not rely on that: `mbd verify` needs only the store and a trust file."""
-    view = certificate_view(*service.certificate(digest))
-    return CertificateDetail(**view.model_dump(), statements=statement_views(service.history.about(digest)))
+    view, history = certificate_view(*service.certificate(digest)), service.history
+    predicate = history.certificate(digest).predicate
+    return CertificateDetail(
+        **view.model_dump(),
+        issuer=predicate.issuer,
+        copies=COPIES[(last_erasure(history, digest) or predicate.erasure).claim],
+        statements=statement_views(history.about(digest)),
+    )
 
 
-@router.get("/certificates/{digest}/page", response_class=HTMLResponse, responses=problems(401, 403, 404))
+@router.get("/certificates/{digest}/page", response_class=HTMLResponse, responses=problems(401, 403, 404, 409))
 def certificate_html(digest: Digest, service: Serving) -> str:
     """Return the page of a certificate, which verifies it in the browser."""
     from mbd.report.page.html import to_html  # noqa: PLC0415 -- only where a page is asked for
