@@ -24,6 +24,7 @@ from mbd.report.page.content import (
     Block,
     Cell,
     Command,
+    Estimate,
     Fact,
     Facts,
     Items,
@@ -192,10 +193,17 @@ def _folded(title: str, body: str) -> str:
 
 def _cells(row: tuple[Cell, ...]) -> Iterator[str]:
     for index, cell in enumerate(row):
-        link = isinstance(cell, Link)
-        text = f'<a href="{escape(cell.href)}">{escape(cell.text)}</a>' if isinstance(cell, Link) else escape(str(cell))
-        length = "short" if not link and len(str(cell)) <= _SHORT else "long"
-        yield f'<td class="{length}">{text}</td>' if index else f'<th scope="row">{text}</th>'
+        length = "short" if not isinstance(cell, Link) and len(str(cell)) <= _SHORT else "long"
+        yield f'<td class="{length}">{_cell(cell)}</td>' if index else f'<th scope="row">{_cell(cell)}</th>'
+
+
+def _cell(cell: Cell) -> str:
+    """Return the content of a cell; an interval never breaks between its ends."""
+    if isinstance(cell, Link):
+        return f'<a href="{escape(cell.href)}">{escape(cell.text)}</a>'
+    if isinstance(cell, Estimate):
+        return f'{cell.short} <span class="short">{str(cell).removeprefix(cell.short).strip()}</span>'
+    return escape(str(cell))
 
 
 def _verification_panel(block: Verification) -> str:
