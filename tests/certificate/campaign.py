@@ -1,9 +1,10 @@
-"""Every object of a store, one at a time: removed, replaced by an older version of itself, or by another object.
+"""Every object of a store, one at a time: removed, replaced by an older version, by another object or by a link.
 
 A store has certificates that are valid and certificates that are not: revoked, superseded, refuted, overdue, or of a
 model that takes a modality which was revoked for its name. Each has a model name of its own, which says what is true of
-it. After each change, verify, guard, list and exporter are asked, as readers that see the store for the first time.
-They may be unable to tell; they must never call valid what is not.
+it. After each change, verify, guard, list and exporter are asked, as readers that see the store for the first time and
+as a machine that remembers it, under each spelling of its URL in turn. They may be unable to tell; they must never call
+valid what is not, and what was changed must not be remembered once it is put back.
 
     python -m tests.certificate.campaign [CERTIFICATES]
 """
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -26,11 +28,12 @@ from mbd.formats.layout import LatestPointer, proof_name
 from mbd.history import history as history_module
 from mbd.history.history import History
 from mbd.history.replay import read_history
-from mbd.history.state import status_in, store_status
+from mbd.history.state import states_in, status_in, store_status
 from mbd.log.checkpoint import Inclusion
 from mbd.log.tiles import CHECKPOINT, OLD_CHECKPOINTS
 from mbd.monitoring import metrics
 from mbd.records import now
+from mbd.storage import folder_of
 from mbd.storage.store import NotThereError, StoredObject
 from mbd.verifier import bundle, reader
 from mbd.verifier.reader import parse_envelope
@@ -75,50 +78,88 @@ def _publish(golden_store: GoldenStore, kind: str, model: str) -> str:
     return digest
 
 
+@dataclass(frozen=True)
+class Respelled(GoldenStore):
+    """The same keys and store under another URL."""
+
+    spelling: str
+
+    @property
+    def url(self) -> str:
+        return self.spelling
+
+
+def spellings(golden_store: GoldenStore) -> tuple[GoldenStore, ...]:
+    """Return a store in a folder under several URLs; one goes through a link."""
+    folder = golden_store.folder
+    (folder / "link").symlink_to("store")
+    others = (f"{folder}/link", f"{folder}/store/../link/", f"{folder}//%73tore")
+    return (golden_store, *(Respelled(folder, f"file://{other}") for other in others))
+
+
 @dataclass
 class Campaign:
-    """A store, what is true of its certificates, and what readers have said."""
+    """A store under its URLs, what is true of its certificates, and what readers have said."""
 
-    golden_store: GoldenStore
+    places: tuple[GoldenStore, ...]
     truth: dict[str, str]
     counts: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def golden_store(self) -> GoldenStore:
+        """The store under the first of its URLs."""
+        return self.places[0]
+
     def run(self, work: Path) -> None:
         """Make every change, ask all readers, and put the object back."""
-        self.ask("nothing", work)
+        for place in self.places:
+            self.ask(place, "nothing", work)
         assert self.counts["valid"], "readers that call nothing valid are none"
-        for name, what, content in list(self.changes()):
-            before = self.golden_store.store.read(name)
+        before = self.remembered()
+        for (name, what, content), place in zip(list(self.changes()), cycle(self.places), strict=False):
+            original = self.golden_store.store.read(name)
             self._write(name, content)
             try:
-                self.ask(f"{name} {what}", work)
+                self.ask(place, f"{name} {what}, as {place.url}", work)
             finally:
-                self._write(name, before)
+                self._write(name, original)
             self.counts[what] += 1
+        assert self.remembered() == before, "what was changed for a while is remembered"
 
-    def changes(self) -> Iterator[tuple[str, str, bytes | None]]:
-        """Yield the name of an object, what happens to it, and its content then; None: it is removed."""
+    def changes(self) -> Iterator[tuple[str, str, bytes | Path | None]]:
+        """Yield the name of an object, what happens to it, and its content then: none, bytes, or a link to a file."""
         store = self.golden_store.store
         names = [stored.name for stored in store.list()]
         for name, neighbour in zip(names, [*names[1:], names[0]], strict=True):
             yield name, "removed", None
             if (content := store.read(neighbour)) != store.read(name):
                 yield name, "replaced by another", content
+                if self._file(neighbour):
+                    yield name, "replaced by a link", self._file(neighbour)
         for stored in store.list(OLD_CHECKPOINTS):
             yield CHECKPOINT, "replaced by an older one", store.read(stored.name)
+            if file := self._file(stored.name):
+                yield CHECKPOINT, "replaced by a link to an older one", file
 
-    def ask(self, change: str, work: Path) -> None:
-        """Ask all readers."""
-        try:
-            history = read_history(self.golden_store.store, self.golden_store.trust, cached=False)
-        except MbdError:
-            self.counts["log refused"] += 1
-        else:
-            self.counts["log blocked"] += bool(history.blocking)
+    def remembered(self) -> list[dict[str, tuple[str, str]]]:
+        """Return the states that this machine answers under each URL."""
+        histories = (read_history(place.store, place.trust) for place in self.places)
+        return [dict(states_in(history, now(), None)) for history in histories]
+
+    def ask(self, place: GoldenStore, change: str, work: Path) -> None:
+        """Ask all readers under one URL."""
+        for cached in (True, False):
+            try:
+                history = read_history(place.store, place.trust, cached=cached)
+            except MbdError:
+                self.counts["log refused, as remembered" if cached else "log refused"] += 1
+                continue
             self._ask_list(change, history)
-            self._ask_verify(change, history, work)
             self._ask_guard(change, history)
-        self._ask_exporter(change)
+            if not cached:
+                self.counts["log blocked"] += bool(history.blocking)
+                self._ask_verify(change, history, work)
+        self._ask_exporter(place, change)
 
     def _ask_list(self, change: str, history: History) -> None:
         for digest, certificate in history.certificates.items():
@@ -130,7 +171,7 @@ class Campaign:
             if not self._may_be_verified(digest, history):
                 continue
             try:
-                given = from_store(self.golden_store.store, digest, work)
+                given = from_store(history.store, digest, work)
             except MbdError:
                 continue
             verdict = verify_bundle(given, self.golden_store.trust, history=history)
@@ -139,7 +180,7 @@ class Campaign:
 
     def _may_be_verified(self, digest: str, history: History) -> bool:
         """Ask for the checks that need the log; the others cannot make up for one that was not passed."""
-        store, trust = self.golden_store.store, self.golden_store.trust
+        store, trust = history.store, self.golden_store.trust
         try:
             inclusion = Inclusion.from_bytes(store.read(proof_name(digest)), "proof of inclusion")
         except MbdError:
@@ -149,17 +190,18 @@ class Campaign:
 
     def _ask_guard(self, change: str, history: History) -> None:
         for kind, admissible in (("surgery", False), ("exact", True), ("subjects", False)):
-            store, trust = self.golden_store.store, self.golden_store.trust
             try:
-                admission = admit(GOLDEN / kind / "model", store, trust, history=history, name=f"{VALID}-0")
+                admission = admit(
+                    GOLDEN / kind / "model", history.store, self.golden_store.trust, history=history, name=f"{VALID}-0"
+                )
             except MbdError:
                 continue
             assert admissible, f"guard, {change}: {kind}"
             assert self.truth.get(admission.release.digest, VALID) == VALID, f"guard, {change}"
             self.counts["admitted"] += 1
 
-    def _ask_exporter(self, change: str) -> None:
-        monitor = self.golden_store.monitor()
+    def _ask_exporter(self, place: GoldenStore, change: str) -> None:
+        monitor = place.monitor()
         monitor.scan()
         page = ExporterPage(monitor.text())
         for (model, _, state, _), count in page[metrics.CERTIFICATES].items():
@@ -167,8 +209,19 @@ class Campaign:
                 others = {"superseded": 1, "returned": 1}.get(model.partition("-")[0], 0)  # the certificate after it
                 assert count <= int(model.startswith(VALID)) + others, f"exporter, {change}: {model}"
 
-    def _write(self, name: str, content: bytes | None) -> None:
-        store = self.golden_store.store
+    def _file(self, name: str) -> Path | None:
+        """Return the file of an object; None: the store is no folder."""
+        url = self.golden_store.url
+        return folder_of(url) / name if url.startswith("file://") else None
+
+    def _write(self, name: str, content: bytes | Path | None) -> None:
+        store, file = self.golden_store.store, self._file(name)
+        if file and (file.is_symlink() or isinstance(content, Path)):
+            file.unlink()
+        if file and isinstance(content, Path):
+            file.symlink_to(content)
+            return
+        assert not isinstance(content, Path)
         try:
             _, tag = store.read_tagged(name)
         except NotThereError:
@@ -191,7 +244,8 @@ def main(count: int = 50) -> None:
     remember_parsed_envelopes(pytest.MonkeyPatch())
     with tempfile.TemporaryDirectory() as temporary:
         golden_store, start = GoldenStore.open(Path(temporary)), time.perf_counter()
-        campaign = Campaign(golden_store, fill(golden_store, count))
+        truth = fill(golden_store, count)
+        campaign = Campaign(spellings(golden_store), truth)
         objects = sum(1 for _ in golden_store.store.list())
         size = read_history(golden_store.store, golden_store.trust, cached=False).size
         print(f"{count} certificates, {size} entries of the log, {objects} objects", flush=True)

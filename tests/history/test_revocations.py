@@ -27,7 +27,7 @@ from mbd.storage import open_store
 from mbd.trust.keys import LOG, TRUST, load_signer, revoke_key, rotate_key
 from mbd.verifier.checks import REAUDIT
 from mbd.verifier.verdict import CONSISTENCY, WITHDRAWAL
-from tests.certificate.campaign import Campaign, fill, remember_parsed_envelopes
+from tests.certificate.campaign import Campaign, fill, remember_parsed_envelopes, spellings
 from tests.history import revocations
 from tests.history.revocations import publish_again_with_audio, verdict_on
 from tests.log.build import another_machine
@@ -310,7 +310,10 @@ def test_nothing_becomes_valid_by_losing_or_exchanging_one_object(
     golden_store: GoldenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember_parsed_envelopes(monkeypatch)
-    campaign = Campaign(golden_store, fill(golden_store, 3))
+    truth = fill(golden_store, 3)
+    campaign = Campaign(spellings(golden_store), truth)
     campaign.run(tmp_path / "work")
     assert campaign.counts["removed"] >= 50
-    assert campaign.counts["replaced by an older one"] >= 4
+    assert campaign.counts["replaced by a link"] >= 50
+    assert campaign.counts["replaced by an older one"] == campaign.counts["replaced by a link to an older one"] >= 4
+    assert campaign.counts["log refused, as remembered"] >= 4

@@ -12,6 +12,7 @@ from mbd.history.state import invalid_entries
 from mbd.params.operations import StoreSettings
 from mbd.storage.store import Store
 from mbd.trust.keys import LOG, load_signer
+from tests.certificate.campaign import Campaign, fill, remember_parsed_envelopes
 from tests.history import revocations
 from tests.integration.servers.rgw import S3
 from tests.integration.test_publish_on_s3 import opened
@@ -31,6 +32,14 @@ class BucketStore(GoldenStore):
     @property
     def store(self) -> Store:
         return opened(self.url, (self.folder / "endpoint").read_text())
+
+
+class Trailing(BucketStore):
+    """The same store, with a slash at the end of its URL."""
+
+    @property
+    def url(self) -> str:
+        return super().url + "/"
 
 
 @pytest.fixture
@@ -92,3 +101,15 @@ def test_a_name_that_no_store_would_write_stops_nothing(bucket_store: BucketStor
     log = load_signer(f"file:{bucket_store.folder}/keys/{LOG}.pem")
     assert Publisher(bucket_store.store, StoreSettings(), log, bucket_store.trust).renew()
     bucket_store.revoke(digest)
+
+
+def test_nothing_becomes_valid_by_losing_or_exchanging_one_object(
+    bucket_store: BucketStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember_parsed_envelopes(monkeypatch)
+    truth = fill(bucket_store, 3)
+    campaign = Campaign((bucket_store, Trailing(bucket_store.folder)), truth)
+    campaign.run(tmp_path / "work")
+    assert campaign.counts["removed"] >= 50
+    assert campaign.counts["replaced by an older one"] >= 4
+    assert campaign.counts["log refused, as remembered"] >= 4

@@ -87,6 +87,15 @@ def test_a_server_that_sends_byte_by_byte_is_given_up(
     assert not (tmp_path / "to").exists()
 
 
+@pytest.mark.parametrize("where", ["head", "before-the-head", "chunk", "end"])
+def test_a_server_that_sends_no_byte_of_a_body_slowly_is_given_up_as_well(
+    served: tuple[str, Server], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr(http, "_SLOW_SECONDS", 0.3)
+    with pytest.raises(StoreError, match="too slowly"):
+        open_store(served[0], QUICK).read(f"a/slow-{where}")
+
+
 def test_a_failing_server_is_asked_again_and_then_named(served: tuple[str, Server]) -> None:
     with pytest.raises(StoreError, match="answers 503"):
         open_store(served[0], QUICK).read("a/failing")

@@ -40,6 +40,19 @@ class Handler(SimpleHTTPRequestHandler):
                 for _ in range(1000):
                     self.wfile.write(b"x")
                     time.sleep(0.05)
+        elif "/slow-" in self.path:
+            head = b"HTTP/1.1 200 OK\r\n"
+            start, again = {
+                "head": (head + b"X: ", b"x"),
+                "before-the-head": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+                "chunk": (head + b"Transfer-Encoding: chunked\r\n\r\n5;", b"x"),
+                "end": (head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X: x\r\n"),
+            }[self.path.rpartition("/slow-")[2]]
+            self.wfile.write(start)
+            with _gone():
+                while True:
+                    self.wfile.write(again)
+                    time.sleep(0.02)
         elif self.path.endswith("/endless"):
             self.send_response(200)
             self.end_headers()

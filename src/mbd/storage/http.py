@@ -9,16 +9,18 @@ have a time limit and a largest size. `http://` is accepted for the loopback int
 import hashlib
 import http.client
 import shutil
+import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from itertools import count
 from pathlib import Path
-from typing import NoReturn
+from threading import Timer
+from typing import Any, NoReturn
 from urllib.parse import quote, unquote, urlsplit
 
 from mbd.errors import UsageError
@@ -42,7 +44,7 @@ _ABSENT = {404, 410}
 _AGAIN = {408, 429, 500, 502, 503, 504}
 _FIRST_PAUSE = 0.2
 _SLOW_SECONDS, _SLOWEST = 60.0, 1 << 14
-"""an answer may take so long, and more if it has so many bytes in each second"""
+"""the head of an answer, a part of it, and all of it may take so long; all, more if it has so many bytes each second"""
 
 
 class HttpStore:
@@ -53,7 +55,7 @@ class HttpStore:
     def __init__(self, url: str, settings: StoreSettings | None = None) -> None:
         self.url = _checked(url)
         self._settings = settings or StoreSettings()
-        self._opener = urllib.request.build_opener(_SameHost())
+        self._opener = urllib.request.build_opener(_SameHost(), _PromptHttp(), _PromptHttps())
 
     def read(self, name: str, *, sha256: str | None = None) -> bytes:
         """See :meth:`mbd.storage.store.Store.read`."""
@@ -192,6 +194,58 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
 
 
+class _PromptResponse(http.client.HTTPResponse):
+    """An answer that is given up if it comes slowly: a socket's own time limit is one for each byte."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **more: Any) -> None:  # noqa: ANN401 -- passed on
+        super().__init__(sock, *arguments, **more)
+        self._socket = sock
+
+    def begin(self) -> None:
+        """Read the head."""
+        with self._in_time():
+            super().begin()
+
+    def read1(self, n: int = -1) -> bytes:
+        """Read a part of the body, with what stands between its chunks and at its end."""
+        with self._in_time():
+            return super().read1(n)
+
+    def _end(self) -> None:
+        with suppress(OSError):  # it has ended
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        start, timer = time.monotonic(), Timer(_SLOW_SECONDS, self._end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if time.monotonic() - start >= _SLOW_SECONDS:  # and what was read may be cut off
+                raise _too_slow()
+
+
+class _PromptConnection(http.client.HTTPConnection):
+    response_class = _PromptResponse
+
+
+class _PromptTlsConnection(http.client.HTTPSConnection):
+    response_class = _PromptResponse
+
+
+class _PromptHttp(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_PromptConnection, req)
+
+
+class _PromptHttps(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_PromptTlsConnection, req)
+
+
 def _checked(url: str) -> str:
     """Return a URL without a slash at its end; UsageError unless it is one to read from."""
     shown = without_credentials(url)
@@ -234,13 +288,17 @@ def _modified(response: http.client.HTTPResponse) -> datetime | None:
         return None
 
 
+def _too_slow() -> StoreError:
+    return StoreError("the server sends too slowly", hint="try again later, or read another copy of the store")
+
+
 def _chunks(response: http.client.HTTPResponse, most: int | None = None) -> Iterator[bytes]:
     """Yield a body, up to so many bytes; a StoreError if it comes so slowly that it would hardly end."""
     start, size = time.monotonic(), 0
     while chunk := response.read1(CHUNK if most is None else min(CHUNK, most - size)):
         size += len(chunk)
         if time.monotonic() - start > _SLOW_SECONDS + size / _SLOWEST:
-            raise StoreError("the server sends too slowly", hint="try again later, or read another copy of the store")
+            raise _too_slow()
         yield chunk
     if response.length and (most is None or size < most):
         raise http.client.IncompleteRead(b"", response.length)
