@@ -1,5 +1,6 @@
 """A served store with its own keys and a token for each role, in this process or in one of its own."""
 
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,10 +73,12 @@ class Site:
             yield SiteClient(self, service, client)
 
     @contextmanager
-    def process(self, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-        """Serve in a process of its own; yield its address. Its log is in :attr:`log_file`."""
+    def process(self, *arguments: str, files: int | None = None) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+        """Serve in a process of its own, which may open so many files; yield its address; see :attr:`log_file`."""
         trust = ("--trust", str(self.golden.trust_file))
-        with serving_process(self.log_file, *trust, *repeated("--set", self.options), *arguments) as served:
+        with serving_process(
+            self.log_file, *trust, *repeated("--set", self.options), *arguments, files=files
+        ) as served:
             yield served
 
 
@@ -103,11 +106,15 @@ class SiteClient:
 
 
 @contextmanager
-def serving_process(log_file: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def serving_process(
+    log_file: Path, *arguments: str, files: int | None = None
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run `mbd serve` on a free port; yield its address and its process. A pipe for its log would fill up."""
     command = [sys.executable, "-c", "from mbd.cli import main; main()", "--log-format", "json", "serve"]
     with log_file.open("wb") as log:
         process = subprocess.Popen([*command, "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=log, text=True)
+    if files:
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (files, files))
     try:
         assert process.stdout
         url = process.stdout.readline().strip()

@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
+import ssl
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,12 +24,14 @@ from mbd.serving.server import Listening, server_of
 from tests.serving.site import Site
 from tests.serving.slow import HALF_A_HEAD, large_body, watch
 from tests.serving.waiting import wait_until
+from tests.storage.web_server import self_signed
 
 
 @contextmanager
-def served(site: Site) -> Iterator[str]:
+def served(site: Site, listening: Listening | None = None) -> Iterator[str]:
     """Serve a site in a thread, with all limits of `mbd serve`; yield the address."""
-    with (listening := Listening()).open() as opened:
+    listening = listening or Listening()
+    with listening.open() as opened:
         server = server_of(create_app(site.service()), listening)
         thread = threading.Thread(target=partial(server.run, sockets=[opened]))
         thread.start()
@@ -39,9 +43,9 @@ def served(site: Site) -> Iterator[str]:
             thread.join(30)
 
 
-def half_open(url: str) -> socket.socket:
+def half_open(url: str, sent: bytes = HALF_A_HEAD) -> socket.socket:
     client = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=20)
-    client.sendall(HALF_A_HEAD)
+    client.sendall(sent)
     return client
 
 
@@ -68,6 +72,32 @@ def test_a_new_connection_takes_the_place_of_the_one_that_has_waited_longest(tmp
         assert closed(clients[0])
         clients[-1].sendall(b"\r\n\r\n")
         assert clients[-1].recv(15) == b"HTTP/1.1 200 OK"
+        for client in clients:
+            client.close()
+
+
+def test_a_server_with_fewer_files_than_connections_keeps_to_its_files(tmp_path: Path) -> None:
+    with Site.make(tmp_path).process(files=700) as (url, _):
+        clients = [half_open(url) for _ in range(800)]
+        times, answers = watch(f"{url}/healthz", 0.5)
+        assert set(answers) == {"200"}
+        assert max(times) < connections.HEAD_SECONDS / 2
+        for client in clients:
+            client.close()
+
+
+def test_over_tls_a_handshake_that_does_not_begin_takes_a_place_and_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, context = self_signed(tmp_path / "tls.pem"), ssl._create_unverified_context()
+    site = Site.make(tmp_path, "serving.connections=20", "serving.address_connections=10")
+    with served(site, Listening(certificate=file, key=file)) as url:
+        clients = [half_open(url, b"") for _ in range(10)]
+        with urllib.request.urlopen(f"{url}/healthz", timeout=10, context=context) as answer:
+            assert answer.status == 200
+        assert closed(clients[0])
+        monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+        assert closed(clients[-1])
         for client in clients:
             client.close()
 

@@ -1,6 +1,7 @@
 """Connections: how many there may be, and how long a client may take to say what it wants.
 
-head       a connection on which no request begins and ends its head within `HEAD_SECONDS` is closed
+head       a connection on which no request begins and ends its head within `HEAD_SECONDS` is closed; over TLS, the
+           handshake is a part of that
 number     beyond `serving.connections`, or `serving.address_connections` of one address, a new connection takes
            the place of the one that has waited longest for a head, of the address that has most
 requests   beyond the same numbers, requests are answered 503; only health and metrics are not, for which
@@ -10,9 +11,12 @@ bodies     must be complete within `BODY_SECONDS`; what bodies hold in memory to
 """
 
 import asyncio
+import resource
+import ssl
 import time
+from asyncio.sslproto import SSLProtocol
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -28,17 +32,23 @@ BODY_SECONDS = 30.0
 SMALL = 1 << 16
 LARGE_BODIES = 4
 RESERVED = 50
+FILES = 256
+"""files that a server may need beside its connections"""
 HEALTH = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Connections:
-    """The connections of one server."""
+    """The connections of one server, no more than the system lets it open."""
 
     def __init__(self, settings: ServingSettings) -> None:
-        self._most, self._of_address = settings.connections, settings.address_connections
+        allowed = _allow_files(settings.connections + RESERVED + FILES) - RESERVED - FILES
+        self._most = max(1, min(settings.connections, allowed))
+        self._of_address = min(settings.address_connections, self._most)
         self._waiting: OrderedDict[GuardedProtocol, float] = OrderedDict()
         """those without a request, with the time since when"""
+        self._all = set[GuardedProtocol]()
         self._open = Counter[str]()
+        """how many there are of each address"""
 
     def wait(self, connection: "GuardedProtocol") -> None:
         """Wait for the head of a request."""
@@ -51,15 +61,19 @@ class Connections:
 
     def admit(self, connection: "GuardedProtocol") -> None:
         """Take a new connection; close one that waits, or else this one, if there are too many."""
+        self._all.add(connection)
         self._open[connection.address] += 1
         self.wait(connection)
-        if self._open[connection.address] > self._of_address:
-            self._close_longest(connection.address, RESERVED + self._of_address)
-        elif self._open.total() > self._most:
-            self._close_longest(self._open.most_common(1)[0][0], RESERVED + self._most)
+        if (over := self._open[connection.address] - self._of_address) > 0:
+            self._make_room(connection, over, [each for each in self._waiting if each.address == connection.address])
+        elif (over := self._open.total() - self._most) > 0:
+            self._make_room(connection, over, self._waiting)
 
     def leave(self, connection: "GuardedProtocol") -> None:
         """Forget a connection that is closed."""
+        if connection not in self._all:
+            return
+        self._all.remove(connection)
         self._waiting.pop(connection, None)
         self._open[connection.address] -= 1
         if not self._open[connection.address]:
@@ -71,12 +85,17 @@ class Connections:
         for connection in [each for each, since in self._waiting.items() if since < latest]:
             connection.transport.abort()
 
-    def _close_longest(self, address: str, most: int) -> None:
-        *others, newest = (each for each in self._waiting if each.address == address)
-        if others:
-            others[0].transport.abort()
-            self.begin(others[0])
-        elif self._open[address] > most:
+    def _make_room(self, newest: "GuardedProtocol", over: int, waiting: Iterable["GuardedProtocol"]) -> None:
+        """Close one of those that wait, or where the newest is the only one, that one, unless a place is reserved."""
+        longest = dict[str, GuardedProtocol]()
+        for connection in waiting:
+            if connection is not newest:
+                longest.setdefault(connection.address, connection)
+        if longest:
+            closed = longest[max(longest, key=self._open.__getitem__)]
+            closed.transport.abort()
+            self.begin(closed)
+        elif over > RESERVED:
             newest.transport.abort()
 
 
@@ -87,15 +106,25 @@ class GuardedProtocol(H11Protocol):
         super().__init__(**of_uvicorn)
         self._connections, self.address = connections, ""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def accept(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection."""
-        super().connection_made(transport)  # type: ignore[arg-type]
-        self.address = self.client[0] if self.client else ""
+        self.transport = transport  # type: ignore[assignment]
+        self.address = (transport.get_extra_info("peername") or ("",))[0]
         self._connections.admit(self)
+
+    def leave(self) -> None:
+        """Forget the connection."""
+        self._connections.leave(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection, if that was not done before a TLS handshake."""
+        if self.transport is None:
+            self.accept(transport)
+        super().connection_made(transport)  # type: ignore[arg-type]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self._connections.leave(self)
+        self.leave()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
@@ -109,6 +138,33 @@ class GuardedProtocol(H11Protocol):
         if not self.transport.is_closing():
             self._connections.wait(self)
         super().on_response_complete()
+
+
+class GuardedTls(SSLProtocol):
+    """A connection over TLS, which is counted from its first byte on."""
+
+    def __init__(self, guarded: GuardedProtocol, context: ssl.SSLContext) -> None:
+        super().__init__(asyncio.get_running_loop(), guarded, context, None, server_side=True)
+        self._guarded = guarded
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection, and begin the handshake."""
+        self._guarded.accept(transport)
+        super().connection_made(transport)  # type: ignore[arg-type]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._guarded.leave()
+        super().connection_lost(exc)
+
+
+def _allow_files(needed: int) -> int:
+    """Allow this process as many open files as it needs, within what the system allows; return how many those are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return needed if soft == resource.RLIM_INFINITY else soft
 
 
 class Load:

@@ -5,28 +5,25 @@ to end.
 """
 
 import asyncio
-import resource
 import signal
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import cast
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
 
 from mbd import logs
 from mbd.errors import UsageError
-from mbd.serving.connections import RESERVED, Connections, GuardedProtocol
+from mbd.serving.connections import Connections, GuardedProtocol, GuardedTls
 from mbd.serving.service import Service
 
 _KEEP_ALIVE_SECONDS = 5
 _LARGEST_HEAD = 32 << 10
-_FILES = 256
-"""files that a server may need beside its connections"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +58,19 @@ class Listening:
             ) from error
         return opened
 
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the TLS context of connections; None: plain HTTP. A UsageError if the files are no such thing."""
+        if self.certificate is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(
+                f"the TLS certificate and its key cannot be used: {error.strerror or error}", file=self.certificate
+            ) from error
+        return context
+
     def url(self, opened: socket.socket) -> str:
         """Return the address that a socket listens on."""
         host = f"[{self.address}]" if ":" in self.address else self.address
@@ -84,13 +94,6 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def _allow_files(needed: int) -> None:
-    """Allow this process as many open files as it needs, within what the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), hard))
-
-
 def serve(app: FastAPI, listening: Listening, started: Callable[[str], object]) -> None:
     """Serve an application until SIGTERM or SIGINT.
 
@@ -102,7 +105,6 @@ def serve(app: FastAPI, listening: Listening, started: Callable[[str], object]) 
     """
     logs.serve()
     service: Service = app.state.service
-    _allow_files(service.params.serving.connections + RESERVED + _FILES)
     with listening.open() as opened:
         url = listening.url(opened)
         service.url = (service.params.serving.url or url).rstrip("/")
@@ -117,20 +119,23 @@ def serve(app: FastAPI, listening: Listening, started: Callable[[str], object]) 
 def server_of(app: FastAPI, listening: Listening) -> uvicorn.Server:
     """Return the server of an application, with its limits."""
     service: Service = app.state.service
-    connections = Connections(service.params.serving)
+    connections, context = Connections(service.params.serving), listening.tls()
+
+    def connect(**of_uvicorn: Any) -> asyncio.Protocol:  # noqa: ANN401 -- passed on
+        guarded = GuardedProtocol(connections, **of_uvicorn)
+        return GuardedTls(guarded, context) if context else guarded
+
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        ssl_certfile=listening.certificate,
-        ssl_keyfile=listening.key,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=service.params.serving.shutdown_seconds,
         backlog=socket.SOMAXCONN,
         h11_max_incomplete_event_size=_LARGEST_HEAD,
-        http=cast(type[asyncio.Protocol], partial(GuardedProtocol, connections)),
+        http=cast(type[asyncio.Protocol], connect),
         ws="none",
     )
     return _Server(config, service, connections)
