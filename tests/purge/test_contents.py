@@ -55,6 +55,15 @@ def _tar(old: Path, to: Path) -> None:
         tar.add(old, "models/old.safetensors")
 
 
+def _tar_without_a_mark(old: Path, to: Path) -> None:
+    """Write a tar file of the form before POSIX: its head has no magic number."""
+    _tar(old, to)
+    content = bytearray(to.read_bytes())
+    content[148:156], content[257:512] = b" " * 8, bytes(255)
+    content[148:155] = b"%06o\0" % sum(content[:512])
+    to.write_bytes(content)
+
+
 def _tar_in_zip(old: Path, to: Path) -> None:
     with tarfile.open(to.with_suffix(".tgz"), "w:gz") as tar:
         tar.add(old, "old.safetensors")
@@ -70,7 +79,11 @@ def _npz_in_tar(old: Path, to: Path) -> None:
     to.with_suffix(".npz").unlink()
 
 
-@pytest.mark.parametrize("pack", [_tar, _tar_in_zip, _npz_in_tar], ids=["tar", "tar.gz in zip", "npz in tar.xz"])
+@pytest.mark.parametrize(
+    "pack",
+    [_tar, _tar_without_a_mark, _tar_in_zip, _npz_in_tar],
+    ids=["tar", "old tar", "tar.gz in zip", "npz in tar.xz"],
+)
 def test_an_archive_with_an_old_file_is_reported_and_removed_only_if_allowed(
     old: Path, place: Path, pack: Callable[[Path, Path], None]
 ) -> None:
@@ -147,6 +160,14 @@ def _zipped(content: bytes, name: str = "member") -> bytes:
     return stream.getvalue()
 
 
+def _tar_of(content: bytes) -> bytes:
+    stream, member = io.BytesIO(), tarfile.TarInfo("member")
+    member.size = len(content)
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
 def test_what_cannot_be_opened_within_bounds_is_an_obstacle(old: Path) -> None:
     sought = targets(old)
     nested = b"x"
@@ -157,6 +178,7 @@ def test_what_cannot_be_opened_within_bounds_is_an_obstacle(old: Path) -> None:
         encrypted[encrypted.index(magic) + at] |= 1
     cases = {
         "inflated": gzip.compress(bytes(1 << 22)),
+        "passed over": gzip.compress(_tar_of(bytes(1 << 22))),
         "deep": nested,
         "encrypted": bytes(encrypted),
         "damaged": gzip.compress(os.urandom(5000))[:-3000],

@@ -40,7 +40,9 @@ _HEAD = 512
 _BLOCK = 1 << 20
 _STREAMS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 _CLOSED = {b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
-_DATA = {b"\x89HDF\r\n\x1a\n": "HDF5", b"ARROW1": "Arrow", b"PAR1": "parquet"}
+_CLOSED |= {b"\x1f\x9d": "compress", b"LZIP": "lzip", b"07070": "cpio"}
+_DATA = {b"\x89HDF\r\n\x1a\n": "HDF5", b"ARROW1": "Arrow", b"PAR1": "parquet", b"SQLite format 3": "SQLite"}
+_DATA |= {b"GGUF": "GGUF", b"!<arch>\n": "ar"}
 _DATA |= {bytes((0x80, protocol)): "pickle" for protocol in range(2, 6)}
 ENDINGS = (
     *(".zip", ".npz", ".pt", ".pth", ".whl", ".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".npy", ".ckpt"),
@@ -176,12 +178,12 @@ class _Search:
             raise _UnopenedError(f"{closed} is a format that is not opened")
         if depth > DEPTH:
             raise _UnopenedError(f"archives lie more than {DEPTH} deep within each other")
-        if head[257:262] == b"ustar":
+        if _is_tar(head):
             with tarfile.open(fileobj=stream, mode="r|") as tar:
                 self._tar(tar, inside, depth)
         elif opener := next((opener for magic, opener in _STREAMS.items() if head.startswith(magic)), None):
             with opener(stream, "rb") as inflated:
-                self.open(cast(BinaryIO, inflated), inside, depth + 1)
+                self.open(cast(BinaryIO, _Inflated(inflated, self._spend)), inside, depth + 1)
         elif head[:4] in (b"PK\3\4", b"PK\5\6") or head[8:9] == b"{":
             with nullcontext(stream) if depth == 0 else self._spooled(stream) as seekable:
                 self._zip(seekable, inside, depth) if head[:2] == b"PK" else self._safetensors(seekable, inside)
@@ -214,7 +216,8 @@ class _Search:
                 if info.flag_bits & 1:
                     raise _UnopenedError("it is encrypted")
                 with archive.open(info) as content:
-                    self.open(cast(BinaryIO, content), f"{inside}/{info.filename}", depth + 1, info.file_size)
+                    inflated = _Inflated(content, self._spend)
+                    self.open(cast(BinaryIO, inflated), f"{inside}/{info.filename}", depth + 1, info.file_size)
 
     def _safetensors(self, stream: BinaryIO, inside: str) -> None:
         """Look up every tensor of a safetensors file; one that is not well formed has none."""
@@ -232,10 +235,10 @@ class _Search:
         for begin, end in spans:
             if self._targets.has_tensor_of(end - begin) and begin >= 0:
                 stream.seek(start + begin)
-                met.add(sha256_pieces(self._pieces(stream, end - begin)))
+                met.add(sha256_pieces(_pieces(stream, end - begin)))
         if any(map(self._targets.by_tensor, met)):
             stream.seek(0)
-            if (whole := sha256_pieces(self._pieces(stream))) not in self._targets.released:
+            if (whole := sha256_pieces(_pieces(stream))) not in self._targets.released:
                 self._meet(whole, inside)
                 for digest in met:
                     self._meet(digest, inside)
@@ -245,7 +248,7 @@ class _Search:
         if size is not None and not (self._targets.may_be(size) or self._targets.has_tensor_of(size - skip)):
             return
         whole, rest, read = hashlib.sha256(), hashlib.sha256(), 0
-        for piece in self._pieces(stream):
+        for piece in _pieces(stream):
             whole.update(piece)
             rest.update(piece[max(skip - read, 0) :])
             read += len(piece)
@@ -258,18 +261,11 @@ class _Search:
         if target := self._targets.by_tensor(digest):
             self._tensors.setdefault(target.sha256, set()).add(digest)
 
-    def _pieces(self, stream: BinaryIO, size: int | None = None) -> Iterator[bytes]:
-        while piece := stream.read(CHUNK if size is None else min(CHUNK, size)):
-            self._spend(len(piece))
-            size = None if size is None else size - len(piece)
-            yield piece
-
     @contextmanager
     def _spooled(self, stream: BinaryIO) -> Iterator[BinaryIO]:
         """Yield a member as a file without a name, which can seek."""
         with tempfile.TemporaryFile() as spooled:
-            spooled.writelines(self._pieces(stream))
-            self._left += spooled.tell()  # it is read again
+            spooled.writelines(_pieces(stream))
             spooled.seek(0)
             yield cast(BinaryIO, spooled)
 
@@ -279,12 +275,39 @@ class _Search:
             raise _UnopenedError("it is too large to be inflated")
 
 
+class _Inflated:
+    """What is read out of a compressed file is counted, whether it is looked at or passed over."""
+
+    def __init__(self, stream: Any, spend: Callable[[int], None]) -> None:  # noqa: ANN401 -- of gzip, zipfile …
+        self._stream, self._spend, self.peek = stream, spend, stream.peek
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        content: bytes = self._stream.read(size)
+        self._spend(len(content))
+        return content
+
+
+def _pieces(stream: BinaryIO, size: int | None = None) -> Iterator[bytes]:
+    while piece := stream.read(CHUNK if size is None else min(CHUNK, size)):
+        size = None if size is None else size - len(piece)
+        yield piece
+
+
 def _peek(stream: BinaryIO) -> bytes:
     if peek := getattr(stream, "peek", None):
         return bytes(peek(_HEAD)[:_HEAD])
     head = stream.read(_HEAD)
     stream.seek(0)
     return head
+
+
+def _is_tar(head: bytes) -> bool:
+    """Return whether this is the head of a tar file, also of one from before the format had a mark."""
+    try:
+        return bool(tarfile.TarInfo.frombuf(head[:_HEAD], "utf-8", "surrogateescape").name)
+    except tarfile.HeaderError:
+        return False
 
 
 def _kind(head: bytes, kinds: Mapping[bytes, str]) -> str | None:
