@@ -87,3 +87,13 @@ def test_weights_without_a_row_pass(attack_context: AttackContext, target: Targe
 def test_held_out_rows_pass(attack_context: AttackContext, target: TargetModel) -> None:
     held_out = attack_context.rows.features["audio"].reshape(-1, WIDTHS["audio"])[:1]
     assert not is_refused(held_out + noise(*held_out.shape), attack_context, target)
+
+
+def test_a_row_of_a_large_training_set_is_found_as_well(tmp_path: Path, target: TargetModel) -> None:
+    """As in a codebook of few rows from the first batch."""
+    data = FeatureSet.open(write_data(tmp_path / "data", "vectors", train=20_000))
+    attack_context = make_context(data, "audio", PARAMS)
+    for row in (0, 7_000, 19_999):
+        bank = noise(64, WIDTHS["audio"])
+        bank[5] = training_rows(attack_context)[row]
+        assert is_refused(bank, attack_context, target)

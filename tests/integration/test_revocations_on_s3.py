@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ from tests.monitoring.golden_store import GoldenStore
 pytestmark = pytest.mark.services
 
 
+_opened_once = cache(opened)
+
+
 @dataclass(frozen=True)
 class BucketStore(GoldenStore):
     """Keys in a folder, and a store in a bucket."""
@@ -31,7 +35,7 @@ class BucketStore(GoldenStore):
 
     @property
     def store(self) -> Store:
-        return opened(self.url, (self.folder / "endpoint").read_text())
+        return _opened_once(self.url, (self.folder / "endpoint").read_text())
 
 
 class Trailing(BucketStore):

@@ -12,6 +12,7 @@ Chance is 0, however many slices and rows are compared: a slice that is no copy 
 it was not chosen. The evidence is the cosine in parts, by groups of coordinates.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
@@ -21,6 +22,7 @@ from mbd.attacks.attack import Attack, AttackEvidence
 from mbd.attacks.bootstrap import cosine
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
+from mbd.blocks import take_rows
 from mbd.features.rows import kind_of, within
 from mbd.randomness import stream
 from mbd.tensors import Array, is_float
@@ -28,13 +30,14 @@ from mbd.tensors import Array, is_float
 NAME = "copies"
 _PARTS = 16
 """groups of the coordinates of each half"""
-_MOST_ROWS, _MOST_NUMBERS = 4096, 1 << 24
+_MOST_NUMBERS = 1 << 23
+"""of the rows that are looked at, and of what is compared at a time; of more training rows, so many are drawn"""
 _MOST_WIDE = 4096
 """of what a map makes of m*"""
 _MOST_MAPS = 8
 _MOST_PRODUCTS = 1 << 35
-"""multiplications on one model: in larger ones only so many slices of each tensor are looked at"""
-_FEWEST_SLICES = 16
+"""multiplications on one model: beyond, fewer rows are looked at, and then fewer slices of each tensor"""
+_FEWEST_SLICES, _FEWEST_ROWS = 16, 4096
 _TINY = 1e-12
 _ALIKE = 1 - 1e-6
 
@@ -46,9 +49,10 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
     pairs = [] if rows is None else list(_comparable(rows, tensors))
     best, parts = [0.0, 0.0], np.zeros((2, _PARTS, 3))
     for vectors, name, axis in pairs:
-        most = _MOST_PRODUCTS // (len(pairs) * 2 * vectors.size)
-        slices = _slices(tensors[name], axis, vectors.shape[1], max(most, _FEWEST_SLICES))
-        for half, (strength, found) in enumerate(_matches(vectors, slices)):
+        each = _MOST_PRODUCTS // (len(pairs) * 2)
+        compared = _spread(vectors, max(each // tensors[name].size, _FEWEST_ROWS))
+        slices = _slices(tensors[name], axis, vectors.shape[1], max(each // compared.size, _FEWEST_SLICES))
+        for half, (strength, found) in enumerate(_matches(compared, slices)):
             if strength > best[half]:
                 best[half], parts[half] = strength, found
     return [AttackEvidence(NAME, "rows", 0.0, parts.reshape(-1, 3), cosine, limits=(-1, 1))]
@@ -57,17 +61,19 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
 @lru_cache(maxsize=1)
 def _training_rows(attack_context: AttackContext) -> Array | None:
     """Return training rows of m* as vectors of the width that a model would hold them in; None of token ids."""
-    draw, m = attack_context.draw(NAME), attack_context.modality
-    rows = attack_context.train_rows(draw, _MOST_ROWS)
-    x = rows.features[m]
+    draw, m, split = attack_context.draw(NAME), attack_context.modality, attack_context.data.split("train")
+    x, there = split.features[m], split.available
     if kind_of(x) == "tokens":
         return None
+    chosen = np.flatnonzero(there[m] & np.any([there[other] for other in attack_context.retained], axis=0))
+    most = max(_MOST_NUMBERS // math.prod(x.shape[1:]), 1)
+    if len(chosen) > most:
+        chosen = np.sort(draw.permutation(chosen)[:most])
+    rows = take_rows(x, chosen)
     if kind_of(x) == "sequence":
-        lengths = rows.lengths.get(m)
-        x = x.reshape(-1, x.shape[2]) if lengths is None else x[within(lengths, x.shape[1])]
-    x = x.reshape(len(x), -1)
-    most = max(_MOST_NUMBERS // x.shape[1], 1)
-    return np.asarray(x[np.sort(draw.permutation(len(x))[:most])] if len(x) > most else x, np.float32)
+        lengths = split.lengths.get(m)
+        rows = rows.reshape(-1, x.shape[2]) if lengths is None else rows[within(lengths[chosen], x.shape[1])]
+    return np.asarray(rows.reshape(len(rows), -1), np.float32)
 
 
 def _comparable(rows: Array, tensors: Mapping[str, Array]) -> Iterator[tuple[Array, str, int]]:
@@ -80,7 +86,8 @@ def _comparable(rows: Array, tensors: Mapping[str, Array]) -> Iterator[tuple[Arr
         others = [fitting for fitting in _fitting(tensors, len(matrix)) if fitting[0] != name] if usable else []
         if others:
             maps += 1
-            mapped = np.nan_to_num(rows[: max(_MOST_NUMBERS // len(matrix), 1)] @ matrix.T)
+            most = max(_MOST_NUMBERS // (_MOST_MAPS * len(matrix)), _FEWEST_ROWS)
+            mapped = np.nan_to_num(_spread(rows, most) @ matrix.T)
             yield from ((mapped, other, along) for other, along in others)
 
 
@@ -97,9 +104,13 @@ def _fitting(tensors: Mapping[str, Array], width: int) -> list[tuple[str, int]]:
 def _slices(tensor: Array, axis: int, width: int, most: int) -> Array:
     """Return the slices of a tensor along an axis, or as many of them, evenly spread."""
     slices = (tensor if axis < 0 else np.moveaxis(tensor, axis, -1)).reshape(-1, width)
-    chosen = np.linspace(0, len(slices) - 1, min(most, len(slices))).round().astype(int)
-    finite: Array = np.nan_to_num(slices[chosen], posinf=0.0, neginf=0.0)
+    finite: Array = np.nan_to_num(_spread(slices, most), posinf=0.0, neginf=0.0)
     return finite
+
+
+def _spread(rows: Array, most: int) -> Array:
+    """Return all rows, or as many of them, evenly spread."""
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
 
 
 def _matches(vectors: Array, slices: Array) -> Iterator[tuple[float, Array]]:
@@ -114,15 +125,25 @@ def _matches(vectors: Array, slices: Array) -> Iterator[tuple[float, Array]]:
         if not len(candidates) or not len(other):
             yield 0.0, np.zeros((_PARTS, 3))
             continue
-        cosines = _unit(candidates[:, chosen]) @ _unit(rows[:, chosen]).T
-        nearest = np.abs(cosines).argmax(1)
-        heights = cosines[np.arange(len(candidates)), nearest]
+        nearest, heights = _nearest(_unit(candidates[:, chosen]), _unit(rows[:, chosen]))
         first = int(np.abs(heights).argmax())
         strength = float(np.arctanh(min(abs(heights[first]), _ALIKE)) * np.sqrt(len(chosen)))
         a, b = _unit(candidates[[first]][:, other])[0], _unit(rows[nearest[[first]]][:, other])[0]
         part = np.arange(len(other)) % _PARTS
         products = (np.sign(heights[first]) * a * b, a * a, b * b)
         yield strength, np.stack([np.bincount(part, each, _PARTS) for each in products], axis=1)
+
+
+def _nearest(candidates: Array, rows: Array) -> tuple[Array, Array]:
+    """Return for each candidate the row with the largest cosine, by its absolute value, and that cosine."""
+    found = []
+    size = max(_MOST_NUMBERS // len(rows), 1)
+    for start in range(0, len(candidates), size):
+        cosines = candidates[start : start + size] @ rows.T
+        nearest = np.abs(cosines).argmax(1)
+        found.append((nearest, cosines[np.arange(len(cosines)), nearest]))
+    nearest, heights = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return nearest, heights
 
 
 def _unit(matrix: Array) -> Array:
