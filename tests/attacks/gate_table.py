@@ -132,7 +132,7 @@ class FixedShape:
 def write_data(folder: Path, kind: Kind, **sizes: int) -> Path:
     """Write data of which few rows do not teach what audio says: all but one of its 24 directions say nothing.
 
-    A third of the label's variance is in each modality, and nowhere else. `sizes`: rows of splits, where other than usual.
+    A third of the label's variance is in each modality, and nowhere else. `sizes`: rows of splits, if not as usual.
     """
     arrays: dict[str, Array] = {}
     for split, count in (SIZES | sizes).items():
