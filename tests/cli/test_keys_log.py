@@ -81,7 +81,7 @@ def test_a_copied_project_folder_that_has_gone_on_is_noticed_by_the_original(
         there.chdir(tmp_path / "copy")
         append(open_store(STORE), leaf_of(b"in the copy"), Keys(KEYS).log, Keys(KEYS).trust)
     copy = f"file://{tmp_path}/copy/build/store"
-    for command in (("certificate", "list"), ("log", "renew")):
+    for command in (("certificate", "list"), ("log", "renew"), ("log", "check"), ("log", "list"), ("log", "show")):
         with pytest.raises(VerificationError, match=f"a copy of this log has gone on elsewhere, in {copy}") as refused:
             mbd(*command)
         assert "`mbd log adopt --store URL`" in str(refused.value.hint)

@@ -177,10 +177,12 @@ def adopt(params: "Params", store: str | None, trust: Path | None, yes: bool) ->
 
 
 def _open(params: "Params", url: str | None, trust: Path | None) -> tuple["Store", "Trust", "Log"]:
-    from mbd.log.reader import Log
+    """Return a store, who is trusted, and the log, which is none that is older than what was seen here before."""
+    from mbd.log.memory import open_log, read_memory
 
     store, trusted = existing_store(params, url), trusted_keys(trust)
-    return store, trusted, Log(store, trusted)
+    log, _ = open_log(store, trusted, read_memory(trusted))
+    return store, trusted, log
 
 
 def _index(log: "Log", digest: str) -> int:
