@@ -17,6 +17,8 @@ from mbd.history.replay import read_history
 from mbd.monitoring import metrics
 from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.records import now
+from mbd.trust.lineage_key import LINEAGE_KEY
+from tests.command import run_mbd
 from tests.monitoring.golden_store import GoldenStore, days_from_now, golden, golden_leakage, seconds
 from tests.monitoring.page import ExporterPage
 
@@ -45,6 +47,25 @@ def test_requests_are_counted_by_state_with_age_and_deadline(lifecycle_store: Go
         ("other", "audio", "received"),
         ("other", "audio", "cancelled"),
     }
+
+
+def test_a_request_whose_certificate_was_withdrawn_is_open_again_with_its_old_deadline(
+    lifecycle_store: GoldenStore,
+) -> None:
+    requests, model = lifecycle_store.request_store, golden("exact").predicate.model
+    submitted, digest = requests.submit(model, ["audio"], due_days=10), lifecycle_store.certificate("exact")
+    requests.change(submitted.id, lambda r: r.moved("certified", "w", now(), certificate=digest))
+    settings = {"store.url": lifecycle_store.url, "certificate.trust": lifecycle_store.trust_file}
+    settings["certificate.lineage_key"] = lifecycle_store.folder / "keys" / LINEAGE_KEY
+    listed = ("request", "list", "--open", *(part for key, x in settings.items() for part in ("--set", f"{key}={x}")))
+    monitor = lifecycle_store.monitor()
+    assert (model,) not in scanned_page(monitor)[metrics.NEAREST_DEADLINE]
+    assert "no requests" in run_mbd(*listed).output
+    lifecycle_store.revoke(digest)
+    page = scanned_page(monitor)
+    assert page[metrics.NEAREST_DEADLINE][model,] == pytest.approx(10 * 86400, abs=60)
+    assert (page[metrics.REQUESTS][model, "certified"], page[metrics.REQUESTS][model, "running"]) == (0, 1)
+    assert submitted.id in run_mbd(*listed).output
 
 
 def test_ages_advance_between_two_scans(lifecycle_store: GoldenStore) -> None:

@@ -104,19 +104,30 @@ def submit(
 @JSON
 @with_params
 def list_command(params: "Params", store: str | None, only_open: bool) -> None:
-    """List requests, nearest deadline first; those written without their key are not authentic."""
+    """List requests, nearest deadline first; those written without their key are not authentic.
+
+    A request is open again if the certificate that answered it was withdrawn (as the log of certificate.trust says).
+    """
     from mbd.formats.request import OPEN
+    from mbd.monitoring.store_scanner import facts_of_request, proven
+    from mbd.steps.revoked import read_log
 
     requests = _requests(params, store)
     of = {True: " of a person", False: ""}
     stated = sorted(requests.stated(), key=lambda r: (r.due, r.id))
-    states = {r.id: r.state if requests.is_authentic(r) else "not authentic" for r in stated}
+    if Path(params.certificate.trust).is_file() and any(r.certificate for r in stated):
+        history = read_log(params, store or params.store.url)
+        shown = {r.id: proven(facts_of_request(r), history).state for r in stated}
+    else:
+        shown = {r.id: r.state for r in stated}
+    states = {r.id: shown[r.id] if requests.is_authentic(r) else "not authentic" for r in stated}
     chosen = [r for r in stated if not only_open or states[r.id] in (*OPEN, "not authentic")]
     lines = [
         f"{r.id}  {states[r.id]:9}  due {r.due.date()}  {', '.join(r.modalities)}{of[bool(r.subject)]} of {r.model}"
         for r in chosen
     ] or ["no requests"]
-    print_result([r.to_plain() | {"authentic": states[r.id] == r.state} for r in chosen], "\n".join(lines))
+    plain = [r.to_plain() | {"authentic": requests.is_authentic(r), "state": shown[r.id]} for r in chosen]
+    print_result(plain, "\n".join(lines))
 
 
 @command.command()
@@ -126,7 +137,9 @@ def list_command(params: "Params", store: str | None, only_open: bool) -> None:
 @with_params
 def show(params: "Params", identifier: str, store: str | None) -> None:
     """Print a request and its history, as JSON in any case."""
-    print_result(_requests(params, store).get(identifier))
+    requests = _requests(params, store)
+    request = requests.get(identifier)
+    print_result(request.to_plain() | {"authentic": requests.is_authentic(request)})
 
 
 @command.command()

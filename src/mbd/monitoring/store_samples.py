@@ -49,7 +49,7 @@ class StoreSamples:
     """The samples of one snapshot, rendered once, so that a scrape is cheap however large the store is."""
 
     def __init__(self, found: StoreSnapshot, at: float, read: ReadEvidence, retrain_days: int | None = None) -> None:
-        requests = _bounded(fact for fact in found.requests.values() if isinstance(fact, RequestFacts))
+        requests = _bounded(found.valid_requests)
         samples = Samples()
         _add_requests(samples, requests)
         _add_certificates(samples, found, at, read)

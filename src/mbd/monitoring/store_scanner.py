@@ -81,6 +81,14 @@ def facts_of_request(request: DeletionRequest) -> RequestFacts:
     )
 
 
+def proven(facts: RequestFacts, history: History) -> RequestFacts:
+    """Return a request as the log shows it: that it is certified is believed only with a certificate in the log."""
+    shown = history.shows(facts.certificate, facts.model, facts.modalities, person=facts.of_person)
+    if facts.state != "certified" or shown:
+        return facts
+    return replace(facts, state="running", certificate=None, events=facts.events[:-1])
+
+
 _THREADS = 8
 _BATCH = 256
 
@@ -111,6 +119,11 @@ class StoreSnapshot:
     """number of objects that were read"""
     max_age: timedelta | None = MAX_AGE
     """how old the log's checkpoint may be; an older one may hide later statements"""
+
+    @property
+    def valid_requests(self) -> list[RequestFacts]:
+        """The requests, as the log shows them."""
+        return [proven(fact, self.history) for fact in self.requests.values() if isinstance(fact, RequestFacts)]
 
     @property
     def problem(self) -> str | None:

@@ -14,11 +14,10 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mbd.formats.request import OPEN, DeletionRequest, State
-from mbd.history.history import History
 from mbd.monitoring.store_scanner import RequestFacts, StoreSnapshot, facts_of_request
 from mbd.serving.problems import ApiError
 
@@ -103,8 +102,7 @@ class RequestIndex:
 
     def scanned(self, snapshot: StoreSnapshot, began: float) -> None:
         """Take over what a scan found that began at a time of the monotonic clock."""
-        valid = (facts for facts in snapshot.requests.values() if isinstance(facts, RequestFacts))
-        requests = {facts.id: proven(facts, snapshot.history) for facts in valid}
+        requests = {facts.id: facts for facts in snapshot.valid_requests}
         with self._lock:
             # What was written here after the scan had begun is newer than what the scan has, or not in it at all.
             self._written = {key: written for key, written in self._written.items() if written[0] >= began}
@@ -162,14 +160,6 @@ class RequestIndex:
         if fresh and self.complete:  # those of the first scan happened before this server began
             for listener in list(self._listeners):
                 listener(fresh)
-
-
-def proven(facts: RequestFacts, history: History) -> RequestFacts:
-    """Return a request as the log shows it: that it is certified is believed only with a certificate in the log."""
-    shown = history.shows(facts.certificate, facts.model, facts.modalities, person=facts.of_person)
-    if facts.state != "certified" or shown:
-        return facts
-    return replace(facts, state="running", certificate=None, events=facts.events[:-1])
 
 
 def _order(facts: RequestFacts) -> tuple[float, str]:

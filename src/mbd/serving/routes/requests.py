@@ -11,12 +11,12 @@ from mbd.errors import UsageError
 from mbd.formats.request import DeletionRequest, Impersonal, RequestId, State
 from mbd.history.history import History
 from mbd.history.lineage import keep_subject
-from mbd.monitoring.store_scanner import facts_of_request
+from mbd.monitoring.store_scanner import facts_of_request, proven
 from mbd.names import Name
 from mbd.production.request_store import refuse_several
 from mbd.serving.identity import Identity, role
 from mbd.serving.problems import ApiError
-from mbd.serving.request_index import RequestFilter, proven
+from mbd.serving.request_index import RequestFilter
 from mbd.serving.routes import Limit, Serving, Words, problems
 from mbd.storage.store import NotThereError
 
