@@ -144,15 +144,16 @@ class GuardedTls(SSLProtocol):
     """A connection over TLS, which is counted from its first byte on."""
 
     def __init__(self, guarded: GuardedProtocol, context: ssl.SSLContext) -> None:
-        super().__init__(asyncio.get_running_loop(), guarded, context, None, server_side=True)
+        no_waiter: Any = None
+        super().__init__(asyncio.get_running_loop(), guarded, context, no_waiter, server_side=True)
         self._guarded = guarded
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection, and begin the handshake."""
         self._guarded.accept(transport)
-        super().connection_made(transport)  # type: ignore[arg-type]
+        super().connection_made(transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: BaseException | None) -> None:
         """Forget the connection."""
         self._guarded.leave()
         super().connection_lost(exc)
