@@ -64,6 +64,33 @@ def test_an_exit_code_reaches_the_pods_status(steps: Cluster) -> None:
     assert (phase, status["state"]["terminated"]["exitCode"]) == ("Failed", 5)
 
 
+def test_the_meaning_of_a_tasks_end_is_the_message_of_its_container_and_its_files_are_its_users_alone(
+    steps: Cluster,
+) -> None:
+    script = """umask 0 && cat > /tmp/task.py << END
+from pathlib import Path
+from mbd.errors import GateRefusedError
+from mbd.kubeflow.common import task
+
+@task
+def certify() -> None:
+    Path("/tmp/ledger").write_text("spent")
+    raise GateRefusedError("white box found audio")
+
+certify()
+END
+python /tmp/task.py; code=$?; stat --format %a /tmp/ledger; exit $code"""
+    phase, output = ran(steps, script)
+    (status,) = steps.get("pod", f"script-{next(_numbers) - 1}", f"--namespace={WHERE}")["status"]["containerStatuses"]
+    ended, said = (
+        status["state"]["terminated"],
+        "exit code 3 (refused by the gate or the budget): white box found audio",
+    )
+    assert (phase, ended["exitCode"], ended["message"]) == ("Failed", 3, said)
+    *log, mode = output.splitlines()
+    assert (log[-1].endswith(said), mode) == (True, "600")
+
+
 def test_a_fresh_volume_is_written_to_only_with_an_fs_group(steps: Cluster) -> None:
     state = load_params(None).platform.state_path
     claim = fresh_claim(steps, "fresh")
