@@ -14,11 +14,11 @@ from pipelines.arguments import AUDITING
 
 def find_problems(name: str, params: Params, arguments: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is missing or wrong for a run of the pipeline `name` with these arguments."""
-    platform, local = params.platform, params.store.url.startswith("file://")
+    platform = params.platform
     for key in ("image", "gpu_image") if platform.gpu.limit else ("image",):
         if "@sha256:" not in getattr(platform, key):
             yield f"platform.{key}={getattr(platform, key)} is not pinned by digest (NAME@sha256:…)"
-    if local:
+    if params.store.url.startswith("file://"):
         yield f"store.url={params.store.url} is a folder, which a pod has only if a volume is mounted there"
     if name != "sweep" and platform.keys_secret is None:
         yield "platform.keys_secret names no secret, so nothing can be signed"
@@ -28,7 +28,7 @@ def find_problems(name: str, params: Params, arguments: Mapping[str, Any]) -> It
         yield "platform.state_claim names no claim, so the budget of certified deletions is lost with the pod"
     if params.shredding.enabled and platform.data_keys_claim is None:
         yield "platform.data_keys_claim names no claim, and shredding.enabled needs one"
-    if name in AUDITING and not local:
+    if name in AUDITING:
         yield from _compare_with_log(params, arguments)
 
 

@@ -22,6 +22,7 @@ from mbd.params import load_params
 from mbd.steps import purge
 from mbd.storage import open_store
 from mbd.trust.lineage_key import read_lineage_key
+from pipelines.checks import find_problems
 from tests.kubeflow.workspace import PlainArtifact
 from tests.production.registering import Production
 
@@ -223,6 +224,21 @@ def test_a_trained_model_is_registered_with_its_run_and_promoted_only_if_it_is_n
     metrics = [one.metrics["mae"] for one in run.production.known().registrations]
     assert [one["promoted"] for one in found] == [True, metrics[1] <= metrics[0]]
     assert list(found[0]["references"]) == ["audio"]
+
+
+def test_a_submission_is_compared_with_the_log(run: Run) -> None:
+    params = run.production.params
+
+    def problems(pipeline: str, **arguments: object) -> list[str]:
+        found = [*find_problems(pipeline, params, arguments)]
+        return [problem for problem in found if not problem.startswith(("platform.", "store."))]
+
+    (unknown,) = problems("delete", modalities=["audio"])
+    assert unknown.startswith("the log has no release of sentiment")
+    run.production.register("audio")
+    assert problems("delete", modalities=["audio"]) == []
+    assert problems("delete", modalities=["smell"]) == ["sentiment does not take smell; it takes audio, text, visual"]
+    assert problems("reaudit", modality="audio") == ["audio was not deleted from sentiment; nothing was"]
 
 
 def test_a_purge_without_a_copy_of_the_old_weights_knows_them_by_the_store(run: Run) -> None:
