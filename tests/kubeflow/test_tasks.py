@@ -17,6 +17,7 @@ from mbd.steps.step import step_run
 from mbd.storage import open_store
 from mbd.trust.trust_file import read_trust
 from mbd.verifier.bundle import Bundle
+from tests.features.media.build import tone, write_table, write_text_encoder, write_wav
 from tests.kubeflow.workspace import ArtifactWorkspace, PlainArtifact
 
 
@@ -144,6 +145,32 @@ def test_only_raw_media_are_extracted_side_by_side(tmp_path: Path, capfd: pytest
         tasks.extract("", PlainArtifact(str(tmp_path / "resolved")), 0, 2)
     assert exit_code(caught) == ExitCode.USAGE
     assert "platform.extraction_tasks" in capfd.readouterr().err
+
+
+def test_media_that_three_tasks_have_extracted_are_the_bytes_of_one(tmp_path: Path) -> None:
+    write_text_encoder(tmp_path / "text")
+    rows = []
+    for number, split in enumerate(["train", "test", "valid"] * 8):
+        sound = write_wav(tmp_path / f"{number}.wav", tone(120 + 20 * number, 0.3)).name
+        row = {"id": f"clip{number}_0", "audio": sound, "transcript": "the film was " + "good " * number}
+        rows.append({**row, "label": str(number % 7 - 3), "split": split})
+    own = [f"path={write_table(tmp_path / 'table.csv', rows)}", f"media.text_encoder={tmp_path / 'text'}"]
+    settings = ["features.calibration.size=0", *(f"features.source.{each}" for each in ["kind=media", *own])]
+    made: list[object] = []
+    for shards in (0, 3):
+        state = tmp_path / f"state-{shards}"
+        named = "platform.state_claim=state", f"platform.state_path={state}"
+        text = write_params(load_params(None, [*settings, *named]))
+        resolved, data, metrics = (PlainArtifact(str(tmp_path / f"{name}-{shards}")) for name in "rdm")
+        for shard in range(shards):
+            before = {*state.rglob("*")}
+            tasks.extract(text, resolved, shard, shards)
+            assert {*state.rglob("*")} > before
+        filled = {*state.rglob("*")}
+        tasks.features(text, resolved, data, metrics)
+        assert shards == 0 or {*state.rglob("*")} == filled  # nothing was left to do
+        made.append(data.metadata["digest"])
+    assert made[0] == made[1]
 
 
 def test_single_subjects_are_not_attacked_and_certify_knows(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
