@@ -37,14 +37,12 @@ def check_cluster(values: DeployValues, params: Params) -> Iterator[DoctorFindin
         return
     found = f"Kubernetes {version.get('gitVersion', '?')}, namespace {values.namespace}"
     yield DoctorFinding("cluster", CheckState.OK, found)
-    findings = [*_objects(kubectl, values, params), *_kubeflow_side(kubectl, params)]
-    yield from findings
-    if any(
-        each.state is CheckState.FAILED and each.name.startswith(("secret", "claim", "config")) for each in findings
-    ):
-        yield DoctorFinding(
-            "pod", CheckState.WARNING, "not tried: it would wait for what is missing", "make that first"
-        )
+    objects = [*_objects(kubectl, values, params)]
+    yield from objects
+    yield from _kubeflow_side(kubectl, params)
+    if any(each.state is CheckState.FAILED for each in objects):
+        found = "not tried: it would wait for what is missing"
+        yield DoctorFinding("pod", CheckState.WARNING, found, "make that first")
     else:
         yield from _in_a_pod(kubectl, values, params)
 
