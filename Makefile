@@ -67,7 +67,7 @@ dist: $(STAMP) ## wheel and source distribution in dist/, each built from what i
 	@ls -l dist
 
 demo: $(ALL) ## a person's story over HTTP: server, worker and client on this machine; KEEP=1 leaves the console up
-	@python deploy/demo.py
+	@mbd demo $(if $(KEEP),--keep)
 
 test: $(ALL) ## what a change breaks, in five minutes on two cores
 	$(PYTEST) -m 'not slow'

@@ -48,7 +48,8 @@ def commands_page() -> str:
         NOTE,
         "# Commands\n",
         "What each command does and takes; `mbd COMMAND --help` describes every option. Those without brackets are "
-        "required.\nMost also take `--params PATH` (default: ./params.yaml), `--set A.B=VALUE`, repeatable, and `--json`.\n",
+        "required.\nMost also take `--params PATH` (default: ./params.yaml), `--set A.B=VALUE` (repeatable) and "
+        "`--json`.\n",
         f"{inspect.cleandoc(_EPILOG)}\n",
         *_synopses(group, context, 2),
     ]

@@ -32,6 +32,8 @@ def on_files(files: Files, config: Any) -> Files:  # noqa: ANN401 -- MkDocs' own
                     name = f"{notebook.stem}-{len(page)}.png"
                     files.append(File.generated(config, name, content=base64.b64decode(picture)))
                     page.append(f"![output of the code above]({name})")
+                elif shown := output.get("data", {}).get("text/html"):
+                    page.append("".join(shown))
                 else:
                     page.append(f"```text\n{''.join(output.get('text', ()))}\n```")
         files.append(File.generated(config, f"{notebook.stem}.md", content="\n\n".join(page)))

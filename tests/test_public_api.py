@@ -1,8 +1,10 @@
 """The public API: what `mbd.__all__` lists, loaded when it is used."""
 
 import inspect
+import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import mbd
 from mbd.files import sha256_file
 from mbd.shredding.keys import Keyring
 from mbd.shredding.vault import encrypt_folder
+from mbd.steps.attack import AuditResult
 from mbd.tensors import Array
 from tests.kubeflow.workspace import as_settings, sealing
 from tests.training.build import SMALL
@@ -23,7 +26,7 @@ NARROW = dict(setting.split("=", 1) for setting in SMALL)
 
 PARAMS = {name: yaml.safe_load(value) for name, value in NARROW.items()} | {
     "model.backbone": "lattice",
-    "features.source.synthetic.rows": {"train": 60, "valid": 20, "test": 20, "calibration": 20},
+    "features.source.synthetic.rows": {"train": 60, "valid": 20, "test": 60, "calibration": 20},
     "features.source.synthetic.dims": {"text": 4, "audio": 3, "visual": 3},
 }
 
@@ -83,6 +86,26 @@ def test_one_modality_and_one_folder_may_be_strings(trained: Path, tmp_path: Pat
     assert result is not None and result.without == ("audio",)
     assert mbd.FeatureSet.open(str(trained / "features")).modalities
     assert mbd.evaluate(str(trained / "features"), str(trained / "model"), str(tmp_path / "evaluation"), params=PARAMS)
+
+
+def test_notebooks_show_verdict_comparison_and_leakage(trained: Path, tmp_path: Path) -> None:
+    features, model, out = trained / "features", trained / "model", tmp_path
+    fast = PARAMS | {"deletion.method": "exact", "attacks.resamples": 100, "attacks.relearn_rows": [32]}
+    fast |= {"attacks.figures": False, "evaluation.figures": False, "attacks.rows": 60}
+    mbd.train(features, out / "reference", without="audio", params=fast)
+    deleted = mbd.delete(features, model, "audio", out / "deleted", reference=out / "reference", params=fast)
+    assert deleted and deleted._repr_html_().startswith("<pre><b>deleted audio by exact; left: text, visual</b>")
+    compared = mbd.evaluate(features, [out / "deleted", out / "reference"], out / "evaluation", params=fast)
+    assert "test rows, regression, on text, visual</b>" in compared._repr_html_()
+    with suppress(mbd.GateRefusedError):  # of so few rows
+        mbd.attack(features, out / "deleted", out / "reference", "audio", out / "leakage", before=model, params=fast)
+    audit = AuditResult.from_bytes((out / "leakage" / "leakage.json").read_bytes(), "leakage.json")
+    assert re.match(r'<b>.*audio.*</b><br><img width="700" src="data:image/png;base64,iVBOR', audit._repr_html_())
+    mbd.make_keys(out / "keys")
+    (out / "bundle").mkdir()
+    (out / "bundle" / "certificate.json").write_text("<script>")
+    verdict = mbd.verify(out / "bundle", offline=True, trust=out / "keys" / "trust.json", params=fast)
+    assert verdict._repr_html_().startswith("<pre><b>FORGED OR DAMAGED") and "<script>" not in verdict._repr_html_()
 
 
 def test_errors_in_python_name_arguments_and_functions(trained: Path, tmp_path: Path) -> None:

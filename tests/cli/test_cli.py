@@ -145,9 +145,8 @@ def test_ctrl_c_ends_a_running_command_with_130(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("page", ["docs/faq.md", "docs/commands.md"])
-def test_exit_codes_are_documented_as_they_are(page: str) -> None:
-    text = " ".join((Path(__file__).parents[2] / page).read_text(encoding="utf-8").split())
+def test_exit_codes_are_documented_as_they_are() -> None:
+    text = " ".join((Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8").split())
     assert EXIT_CODES in text
 
 
@@ -163,6 +162,7 @@ def leaves(command: click.Command, name: str) -> Iterator[tuple[str, click.Comma
 
 
 WITHOUT_JSON = {
+    "mbd demo": "a story for people",
     "mbd exporter": "its page is in Prometheus's format",
     "mbd pipeline run": "its result is the steps' outputs",
     "mbd deploy render": "its result is YAML, for kubectl",

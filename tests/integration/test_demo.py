@@ -1,6 +1,5 @@
-"""`make demo`: the whole story, as a reader sees it."""
+"""`mbd demo`: the whole story, as a reader sees it."""
 
-import os
 import re
 import signal
 import subprocess
@@ -14,14 +13,13 @@ from tests.serving.worker_site import call
 
 pytestmark = pytest.mark.services
 
-DEMO = Path(__file__).parents[2] / "deploy" / "demo.py"
+DEMO = [sys.executable, "-c", "from mbd.cli import main; main()", "demo", "--keep"]
 
 
 def test_the_demo_forgets_one_voice_then_every_voice_a_withdrawal_brings_none_back_and_it_stays_up(
     tmp_path: Path,
 ) -> None:
-    environment = {**os.environ, "KEEP": "1"}
-    with subprocess.Popen([sys.executable, DEMO], cwd=tmp_path, stdout=PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(DEMO, cwd=tmp_path, stdout=PIPE, text=True) as process:
         assert process.stdout
         lines = []
         for line in process.stdout:

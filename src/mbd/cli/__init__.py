@@ -31,7 +31,7 @@ SECTIONS = {
     ),
     "For those who rely on the result": ("verify", "guard", "report", "certificate"),
     "For those who run it": ("models", "request", "serve", "keys", "log", "shred", "exporter", "pipeline", "deploy"),
-    "To find your way": ("init", "show", "params", "doctor"),
+    "To find your way": ("demo", "init", "show", "params", "doctor"),
 }
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 _STEPS = [name for name in SECTIONS["The steps, in order"] if name not in ("train", "purge")]

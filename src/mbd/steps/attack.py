@@ -13,8 +13,10 @@ counts once and has the same bytes.
 """
 
 import fcntl
+import html
 import json
 import logging
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -25,8 +27,8 @@ from mbd.files import canonical_digest, to_json, write_file
 from mbd.formats.files import METRICS, REPORT
 from mbd.formats.leakage import LEAKAGE, EarlierAudits, LeakageRecord
 from mbd.params import Params
-from mbd.report.figures import draw_leakage
-from mbd.report.page.audit import audit_page, audit_summary, leakage_metrics
+from mbd.report.figures import draw_leakage, forest_plot
+from mbd.report.page.audit import audit_page, audit_plots, audit_summary, leakage_metrics
 from mbd.report.page.markdown import to_markdown
 from mbd.steps.step import StepRun, reads, step_run
 
@@ -35,6 +37,18 @@ if TYPE_CHECKING:
 
 NAME = "attack"
 _LOG = logging.getLogger(__name__)
+
+
+class AuditResult(LeakageRecord):
+    """The record of an audit; notebooks show the decision, and each measure before, after and on the reference."""
+
+    def __repr__(self) -> str:
+        return audit_summary(self).splitlines()[0]
+
+    def _repr_html_(self) -> str:
+        drawn = [b64encode(forest_plot(plot)).decode() for plot in audit_plots(self) if not plot.folded]
+        plots = [f'<img width="700" src="data:image/png;base64,{png}">' for png in drawn]
+        return f"<b>{html.escape(repr(self))}</b><br>{''.join(plots)}"
 
 
 @reads("before", "after", "reference", data="features")
@@ -49,7 +63,7 @@ def run(
     *,
     show: Callable[[str], object] = lambda _: None,
     progress: bool = False,
-) -> LeakageRecord:
+) -> AuditResult:
     """Attack the model `after` and write what was found; then refuse it, or return the record.
 
     Args:
@@ -92,7 +106,7 @@ def run(
     warnings = audit_input.after.record.guarantee.warnings
     show("\n".join([audit_summary(audit.record), *warnings]))
     refuse(audit.record, out / REPORT)
-    return audit.record
+    return AuditResult(**dict(audit.record))
 
 
 def _before(audit_input: "AuditInput") -> str:

@@ -23,6 +23,7 @@ from mbd.errors import GateRefusedError, MbdError, UsageError
 from mbd.files import STEP_FILE, read_json, to_json, write_file
 from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.markdown import ShownInNotebooks
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.registry import BACKBONES
@@ -63,7 +64,7 @@ class ComparedDeletion:
 
 
 @dataclass(frozen=True)
-class MethodComparison:
+class MethodComparison(ShownInNotebooks):
     """The result of a comparison."""
 
     modalities: tuple[str, ...]

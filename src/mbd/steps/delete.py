@@ -35,6 +35,7 @@ from mbd.formats.deletion import (
 )
 from mbd.formats.files import WEIGHTS
 from mbd.formats.guarantee import LineageBudget, claimable
+from mbd.markdown import ShownInNotebooks
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.compatible import open_for, refuse_foreign
 from mbd.params import Params, params_digest
@@ -48,7 +49,7 @@ NAME = "delete"
 
 
 @dataclass(frozen=True)
-class DeletionResult:
+class DeletionResult(ShownInNotebooks):
     """A request that was carried out."""
 
     record: DeletionRecord

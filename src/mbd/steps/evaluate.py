@@ -27,6 +27,7 @@ from mbd.features.contract import FeatureSet
 from mbd.features.pooling import as_vectors
 from mbd.files import to_json, write_file
 from mbd.formats.files import METRICS, REPORT
+from mbd.markdown import ShownInNotebooks
 from mbd.params import Params
 from mbd.report.evaluation import draw_figures, evaluation_summary
 from mbd.steps.step import reads, step_run
@@ -37,7 +38,7 @@ RIDGE = "ridge by pattern"
 
 
 @dataclass(frozen=True)
-class EvaluationResult:
+class EvaluationResult(ShownInNotebooks):
     """An evaluation that was written."""
 
     metrics: dict[str, Any]

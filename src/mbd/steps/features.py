@@ -27,6 +27,7 @@ from mbd.features.summary import availability, label_histogram, label_statistics
 from mbd.files import STEP_FILE, read_json, sha256_file, to_json, write_file
 from mbd.formats.features import MANIFEST, CalibrationEntry
 from mbd.formats.files import METRICS
+from mbd.markdown import ShownInNotebooks
 from mbd.params import Params
 from mbd.params.features import FeaturesSettings
 from mbd.report.text import table
@@ -40,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class FeaturesSummary:
+class FeaturesSummary(ShownInNotebooks):
     """What is in a FeatureSet; `summary.json` has the same."""
 
     name: str

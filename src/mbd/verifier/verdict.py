@@ -14,6 +14,7 @@ from pydantic import computed_field
 
 from mbd.formats.predicate import Erasure
 from mbd.formats.verdict import DECISIONS, VERDICTS, Decision, VerdictRules
+from mbd.markdown import ShownInNotebooks
 from mbd.records import Digest, Record
 
 Outcome = Literal["passed", "failed", "not checkable"]
@@ -54,7 +55,7 @@ class Successor(Record):
         return "Current release" if self.current else "Last release, withdrawn"
 
 
-class Verdict(Record):
+class Verdict(ShownInNotebooks, Record):
     """Everything `mbd verify` found; this is what `--json` prints."""
 
     format: Literal["urn:missing-by-design:verdict:v1"] = "urn:missing-by-design:verdict:v1"
@@ -86,6 +87,12 @@ class Verdict(Record):
             done = any(check.name == REPRODUCTION for check in self.checks)  # it has passed, or this is not verified
             repeated = " and reproduced" if done else ", not reproduced"
         return f"{self.decision.upper()}{repeated}: certificate {self.certificate or 'unreadable'}{without}"
+
+    def to_text(self) -> str:
+        """Return the verdict as `mbd verify` prints it."""
+        from mbd.verifier.words import verdict_text  # noqa: PLC0415 -- which imports this
+
+        return verdict_text(self)
 
     @property
     def rules(self) -> VerdictRules:

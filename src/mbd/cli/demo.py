@@ -1,14 +1,13 @@
-"""The story of a person on this machine: `make demo`, or `make demo KEEP=1` to look around in the console afterwards.
+"""`mbd demo`: the story of a person on this machine, in whatever folder; with --keep to look around in the console.
 
 A small model is trained, registered, and served with a worker beside it. A speaker says "forget my voice" over HTTP: a
 model without these recordings is certified and answers from then on, also about audio, which others still allow. Then
 every voice is to be forgotten: audio is refused, with the certificate as the reason, and text and visual are answered.
 At last that certificate is withdrawn by mistake: nothing answers, audio stays revoked, and the worker carries the
-request out again. With KEEP=1 the server then stays up. Everything is below build/demo, on loopback.
+request out again. With --keep the server then stays up. Everything is below build/demo, on loopback.
 """
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -21,7 +20,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from mbd.features.contract import FeatureSet
+import click
+
+from mbd.cli.options import log_options
 from mbd.formats.verdict import VERDICTS, Decision
 
 FOLDER, NAME = Path("build/demo"), "sentiment"
@@ -188,9 +189,22 @@ def next_release(url: str, withdrawn: str) -> str:
     raise SystemExit("the request is not carried out again")
 
 
-def main() -> None:
-    """Tell the story."""
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave the server and its console up at the end.")
+@log_options(hidden=True)
+def command(*, keep: bool) -> None:
+    """Show a person's story: a model is served, "forget my voice" is entered, carried out, certified and verified.
+
+    A small model of synthetic data, server, worker and client run on this machine, in build/demo.
+    """
+    with suppress(KeyboardInterrupt):
+        _tell(keep=keep)
+
+
+def _tell(*, keep: bool) -> None:
     start, token = time.monotonic(), prepare()
+    from mbd.features.contract import FeatureSet
+
     speaker = str(FeatureSet.open(FOLDER / "features").split("train").groups[0])
     with served() as url:
         wait_for(f"{url}/readyz", f"{url}/v2/models/{NAME}/ready")
@@ -218,11 +232,6 @@ def main() -> None:
             (FOLDER / "certificate.html").write_bytes(page.read())
         print(f"\nopen {FOLDER}/certificate.html: the certificate's page, which verifies it in the browser")
         print(f"{time.monotonic() - start:.0f} seconds in all")
-        if os.environ.get("KEEP") == "1":
+        if keep:
             print(f"the server stays up: open {url} and sign in with {token} (Ctrl-C stops it)", flush=True)
             Event().wait()
-
-
-if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
-        main()
