@@ -42,8 +42,8 @@ run: $(STAMP) ## the whole main job on embedded defaults (installs 5.5 GB with C
 	@echo "Someone says: forget my voice. This trains a model on several modalities, deletes one of them from it, and attacks"
 	@echo "the result. If no attack finds the modality, a certificate is signed, published and verified. Everything is written"
 	@echo "to build/; data, modality and method are those of params.yaml. A second run does only what a change has touched."
-	@MBD_ISSUER="$${MBD_ISSUER:-Example issuer (make run)}" dvc repro $(STAGES) | sed -u -e '/^> /d; /lock file /d; /^$$/d; /^To /d; /^\t/d; /^Use /d' -e "s/^Running stage '\(.*\)':/== \1/"
-	@mbd -q report build/published --store file://build/store --trust build/keys/trust.json --out build/certificate.html
+	@MBD_ISSUER="$${MBD_ISSUER:-Example issuer (make run)}" dvc repro $(STAGES) | sed -u -e '/^> /d; /lock file /d; /^$$/d; /^To /d; /^\t/d; /^Use /d; /^Ways to forget/d' -e "s/^Running stage '\(.*\)':/== \1/"
+	@mbd -q report build/published --store file://build/store --trust build/keys/trust.json --out build/certificate.html > /dev/null
 	@mbd verify build/published --model build/deleted --store file://build/store --trust build/keys/trust.json > build/verification.txt \
 	  || { cat build/verification.txt; exit 1; }
 	@echo
