@@ -1,12 +1,19 @@
 """The commands that `mbd` suggests work as they are printed, from the first step to the purge."""
 
+import ast
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+import mbd
+from mbd.cli import group
 from tests.command import run_mbd
+
+SOURCE = Path(mbd.__file__).parent
 
 SMALL = (
     *("--set", "training.epochs=2", "--set", "attacks.resamples=200", "--set", "attacks.figures=false"),
@@ -33,3 +40,34 @@ def test_every_next_command_works_as_printed(tmp_path: Path, monkeypatch: pytest
         waiting += [each for each in found if each not in (*done, *waiting)]
     names = [line.partition(" ")[0] for line in done]
     assert {"train", "evaluate", "delete", "attack", "keys", "certify", "publish", "verify", "purge"} <= set(names)
+
+
+def texts(node: ast.AST) -> Iterator[str]:
+    """Yield every text in a syntax tree, with `X` for what is formatted into it."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in inner.values)
+        elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            yield inner.value
+
+
+def hinted_commands() -> Iterator[tuple[str, list[str]]]:
+    """Yield the commands that messages of the package name between backticks, with their file."""
+    for file in sorted(SOURCE.rglob("*.py")):
+        for text in texts(ast.parse(file.read_text(encoding="utf-8"))):
+            for line in re.findall(r"`mbd ([^`()]+)`", text):
+                yield file.name, shlex.split(line.replace("…", "").replace("[", "").replace("]", ""))
+
+
+def test_every_command_that_a_message_names_exists_with_its_options() -> None:
+    found = list(hinted_commands())
+    assert len(found) > 100
+    for file, words in found:
+        command, context, rest = group, click.Context(group), iter(words)
+        while isinstance(command, click.Group) and re.fullmatch("[a-z][a-z-]+", name := next(rest, "")):
+            below = command.get_command(context, name)
+            assert below is not None, f"{file}: mbd {' '.join(words)} does not exist"
+            command = below
+        known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - known - {"--help"}
+        assert not unknown, f"{file}: mbd {' '.join(words)}: there is no {unknown}"
