@@ -132,7 +132,7 @@ def test_a_missing_and_a_changed_file_are_named(authority: CertificateAuthority,
     (bundle / name).unlink()
     verdict = authority.verify("certified", bundle)
     assert (verdict.decision, outcomes(verdict, "failed")) == ("not verified", {digest_name(name)})
-    assert verdict.check(digest_name(name)).reason == "the bundle lacks it"
+    assert verdict.check(digest_name(name)).reason == f"{name} is missing from the bundle"
 
 
 def test_the_certificate_of_another_model_is_refused(authority: CertificateAuthority) -> None:

@@ -29,7 +29,7 @@ def test_a_page_has_the_same_bytes_in_every_process(authority: SmallAuthority, t
             env={**os.environ, "PYTHONWARNINGS": "error", "PYTHONHASHSEED": seed},
         )
         assert done.returncode == 0, done.stderr
-        assert done.stdout.endswith("writing it has verified nothing\n")
+        assert done.stdout.endswith("nothing was verified (--store URL)\n")
     assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
 
 

@@ -487,8 +487,8 @@ def test_the_command_prints_what_it_did(model_workspace: Path, tmp_path: Path) -
     cut = CliRunner().invoke(group, [*map(str, arguments), "--out", str(tmp_path / "cut")], catch_exceptions=False)
     assert "cut out: 18 tensors, and input columns of 6 others" in cut.output
     for part in (
-        "deleted audio by surgery; left: text, visual",
-        "guarantee: empirical: nothing is proven",
+        "deleted: audio, by the method surgery; left: text, visual",
+        "guarantee: empirical (nothing is proven",
         "the gate will refuse it",
         "distance to the reference",
         "saliency",

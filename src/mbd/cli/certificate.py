@@ -67,7 +67,8 @@ def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", prob
     if not rows and not invalid:
         return "there is no certificate in this store"
     header = ["certificate", "model", "deleted", "guarantee", "issued", "audit by", "verdict", "state"]
-    cells = [[row["certificate"][:16], *list(row.values())[1:-1]] for row in rows]
+    shown = ({**row, "certificate": row["certificate"][:16], "verdict": row["verdict"].upper()} for row in rows)
+    cells = [list(row.values())[:-1] for row in shown]
     warning = [f"The state of certificates is unknown: {problem}."] if problem else []
     return "\n".join([table(header, cells), *(f"  {e.digest[:16]}  invalid: {e.reason}" for e in invalid), *warning])
 

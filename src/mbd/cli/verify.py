@@ -16,6 +16,7 @@ from mbd.cli.options import (
     features,
     model,
     print_result,
+    report_written,
     store,
     wants_json,
     with_params,
@@ -161,5 +162,6 @@ def report_command(
         page = report.card_of_bundle(bundle, out, verdict)
     else:
         page = report.of_bundle(bundle, out, verdict, pdf=paper if pdf or out.suffix == ".pdf" else None)
-    found = verdict.summary if verdict else "writing it has verified nothing"
-    print_result({"page": page, "decision": verdict and verdict.decision}, f"open {page} and verify it there: {found}")
+    found = verdict.summary if verdict else "nothing was verified (--store URL)"
+    print_result({"page": page, "decision": verdict and verdict.decision}, found)
+    report_written(form, page)

@@ -253,6 +253,10 @@ def subject_certificates(statement: AnyStatement) -> tuple[str, ...]:
     return (statement.certificate,)
 
 
+class UnknownTypeError(VerificationError):
+    """The signed content is no statement of a type that this version knows: of a later format, or of something else."""
+
+
 def subjects_of(digests: dict[str, str]) -> tuple[Subject, ...]:
     """Return subjects in the order of their names."""
     return tuple(Subject(name=name, digest=DigestSet(sha256=digests[name])) for name in sorted(digests))
@@ -271,11 +275,10 @@ def parse_payload(payload: bytes) -> AnyStatement:
         raise VerificationError("the signed content is not JSON") from error
     predicate_type = content.get("predicateType") if isinstance(content, dict) else None
     if not isinstance(predicate_type, str) or predicate_type not in _STATEMENTS:
-        raise VerificationError(
-            "the signed content is not a statement that this version knows",
+        raise UnknownTypeError(
+            "this version of mbd knows no statement of this type, a later one may",
             key="predicateType",
             value=predicate_type,
-            hint="a certificate of a later format needs a later version of mbd",
         )
     try:
         return _STATEMENTS[predicate_type].model_validate_json(payload, strict=True)

@@ -66,8 +66,8 @@ class DeletionResult(ShownInNotebooks):
         request, guarantee = record.request, record.guarantee
         deleted = ", ".join(request.modalities) + (f" of {len(request.subjects)} subjects" if request.subjects else "")
         lines = [
-            f"deleted {deleted} by {record.method}; left: {', '.join(self.modalities)}",
-            f"guarantee: {guarantee.kind}: {guarantee.say('{claim}', deleted)}",
+            f"deleted: {deleted}, by the method {record.method}; left: {', '.join(self.modalities)}",
+            f"guarantee: {guarantee.kind} ({guarantee.say('{claim}', deleted)})",
             *guarantee.warnings,
             "",
             *_cut_out(record.facts, record.indices.count),

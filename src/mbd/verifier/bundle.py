@@ -92,7 +92,7 @@ def from_folder(bundle: Path, model: Path | None = None, store: Store | None = N
     envelope = Bundle(bundle).envelope
     subjects = [name for name in SUBJECTS if name != WEIGHTS]
     files = {name: [bundle / name] for name in subjects if (bundle / name).is_file()}
-    missing = {name: "the bundle lacks it" for name in subjects if name not in files}
+    missing = {name: f"{name} is missing from the bundle" for name in subjects if name not in files}
     _add_model(files, missing, model)
     proof = bundle / PROOF
     return VerificationInput(
@@ -141,7 +141,7 @@ def _add_model(files: dict[str, list[Path]], missing: dict[str, str], model: Pat
         if (model / name).is_file():
             files.setdefault(name, []).append(model / name)
         elif name != INDICES:
-            missing[name] = "the model folder lacks it"
+            missing[name] = f"{name} is missing from the model folder"
 
 
 def _read(store: Store, name: str, sha256: str) -> bytes:

@@ -106,7 +106,7 @@ def date_check(
     due = max(predicate.reaudit_by, extended or predicate.reaudit_by)
     if at > due and not replaced:
         what = "the model was to be attacked again by" if predicate.evidence.audit else "the certificate held until"
-        return failed(REAUDIT, f"{what} {due:%Y-%m-%d}", "not verified")
+        return failed(REAUDIT, f"{what} {due:%Y-%m-%d}, and no later audit is known", "not verified")
     what = "the model is to be attacked again by" if predicate.evidence.audit else "the certificate holds until"
     return passed(REAUDIT, f"{what} {due:%Y-%m-%d}")
 
@@ -185,7 +185,7 @@ def agreement_check(statement: DeletionStatement, record: ModelRecord | None, le
     """Compare everything that is said more than once; `record` is model.json and `leakage` leakage.json, if given."""
     for what, one, other in _said_twice(statement, record, leakage):
         if one != other:
-            return failed(AGREEMENT, f"{what}: the certificate contradicts itself or the files that it lists")
+            return failed(AGREEMENT, f"the certificate contradicts itself or the files that it lists: {what}")
     return passed(AGREEMENT, "facts that are stated more than once agree")
 
 

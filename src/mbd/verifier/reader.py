@@ -31,7 +31,7 @@ from pathlib import Path
 import rfc8785
 
 from mbd.errors import DataError, MbdError, VerificationError
-from mbd.formats.statement import AnyStatement, is_canonical, parse_payload
+from mbd.formats.statement import AnyStatement, UnknownTypeError, is_canonical, parse_payload
 from mbd.formats.verdict import Decision
 from mbd.log.checkpoint import Inclusion, UnknownLogKeyError, leaf_of, parse_note, verify_checkpoint
 from mbd.records import now
@@ -146,7 +146,8 @@ def is_void(parsed: ParsedEnvelope, trust: Trust, index: int) -> bool:
 
 def _unreadable(error: MbdError) -> ParsedEnvelope:
     where = f" ({error.key})" if error.key else ""
-    schema = failed(SCHEMA, error.problem + where)
+    verdict: Decision = "not verified" if isinstance(error, UnknownTypeError) else "forged or damaged"
+    schema = failed(SCHEMA, error.problem + where, verdict)
     return ParsedEnvelope((schema, not_checkable(CANONICAL, "the envelope cannot be read", required=True)))
 
 
@@ -258,11 +259,14 @@ def signature_checks(
         )
     signatures = passed(SIGNATURES, f"signed by {', '.join(holders)}; {needed} needed")
     if issued > at + CLOCKS_DIFFER_BY:
-        return signatures, failed(VALIDITY, f"its signing time is in the future, {_day(issued)}")
+        clock = "or the clock of this computer is wrong"
+        return signatures, failed(VALIDITY, f"its signing time is in the future, {_day(issued)}, {clock}")
     valid = _holders(f for f in findings if not f.wrong and not f.invalid)
     if len(valid) < needed:
-        reason = f"{len(valid)} of the {needed} keys that are needed were valid ({_reasons(findings)})"
-        return signatures, failed(VALIDITY, reason)
+        keys = (
+            f"only {len(valid)} of the {needed} keys that have to sign were" if valid else "no key that signed it was"
+        )
+        return signatures, failed(VALIDITY, f"{keys} valid then ({_reasons(findings)})")
     return signatures, passed(
         VALIDITY, f"the keys of {', '.join(valid)} were valid at the signing time, {_day(issued)}"
     )

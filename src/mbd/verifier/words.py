@@ -4,6 +4,7 @@ The checks are one line unless one stands against the certificate: then those ar
 and the same reason share a line, so that nothing is said twice.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,7 @@ COPIES = {
     "partial": "searched for and removed, but some remain, or may remain",
     "complete": "searched for and removed; none remains in the places searched",
 }
+_DETAILS = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
 _WIDTH = 17
 
 
@@ -38,7 +40,7 @@ def _sentence(verdict: Verdict) -> str:
         return f"{rules.sentence} {stated[:1].upper()}{stated[1:]}."
     reason = verdict.problems[0].reason
     if verdict.genuine and verdict.decision == "not verified":
-        return f"The certificate is genuine, but whether it is in force is not known: {reason.partition(' (')[0]}."
+        return f"The certificate is genuine, but whether it is in force is not known: {_DETAILS.sub('', reason)}."
     return f"{rules.sentence} {begin_sentence(reason)}. {rules.to_do}"
 
 
@@ -52,9 +54,10 @@ def claim(claims: Mapping[str, Any]) -> str:
 
 
 def begin_sentence(reason: str) -> str:
-    """Return a reason as the beginning of a sentence, without the digests that it may have in brackets."""
-    text = reason.partition(" (")[0]
-    return text if "." in text.partition(" ")[0] else text[:1].upper() + text[1:]  # a file keeps its name
+    """Return a reason as the beginning of a sentence, without the details that it may end with in brackets."""
+    text = _DETAILS.sub("", reason)
+    is_name = "." in text.partition(" ")[0] or not text[:1].isascii()  # a file and a symbol keep their letters
+    return text if is_name else text[:1].upper() + text[1:]
 
 
 def _deleted(claims: Mapping[str, Any]) -> str:

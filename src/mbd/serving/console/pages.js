@@ -46,12 +46,14 @@ function certificateTable(client, certificates, nothing) {
   return table("Newest first", columns, rows, nothing);
 }
 
+const unknownInputs = (model) => (model.certificates ? "nothing: no release is in force" : "not known yet");
+
 function modelCard(client, model) {
   const current = model.current
     ? [link(certificatePath(model.current.digest), "certified ", day(model.current.issued)), " ", verdictChip(client.verdicts, model.current.verdict)]
     : model.registered ? ["registered ", day(model.registered.issued)] : h("span", { class: "late" }, "no release in force");
   return h("li", { class: "card" }, h("h3", {}, link(modelPath(model.name), model.name)), h("dl", {}, facts([
-    ["Takes", tags(model.takes, "", "not known yet")],
+    ["Takes", tags(model.takes, "", unknownInputs(model))],
     ["Revoked", tags(model.revoked, "revoked", "nothing")],
     ["Release", current],
   ])));
@@ -317,7 +319,7 @@ export async function model(client, name) {
         h("a", { class: "button primary", href: `/console/new?${from}` }, "New request")],
       timeline: timeline.length ? timeline : h("li", { class: "quiet" }, "Nothing has been released under this name yet."),
       facts: facts([
-        ["Takes", tags(found.takes, "", "not known yet")],
+        ["Takes", tags(found.takes, "", unknownInputs(found))],
         ["Revoked", tags(found.revoked, "revoked", "nothing")],
         ["Persons deleted", persons ? persons.toLocaleString("en") : "none"],
         ["Release", found.current ? [link(certificatePath(found.current.digest), short(found.current.digest)), " ",
