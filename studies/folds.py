@@ -27,7 +27,7 @@ from mbd.model.predictor import Model
 from mbd.params import load_params
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
-from mbd.training.lattice.folds import assign_folds
+from mbd.training.lattice.ridge import assign_folds
 from studies.comparison import Column, Predictor, columns, estimate, planned, row_values, title
 
 SHARES = ("0", "0.3", "0.5", "0.7", "1")

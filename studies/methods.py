@@ -30,7 +30,7 @@ from mbd.params import load_params
 from mbd.randomness import stream
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
-from mbd.training.lattice.folds import assign_folds
+from mbd.training.lattice.ridge import assign_folds
 from studies.comparison import Predictor
 
 Maker = Callable[..., Any]

@@ -112,3 +112,9 @@ def row_by_row(matrix: Wide, of: Callable[[Array], Array] = lambda x: x) -> Arra
             values[0] += total
         total = values.sum(0)
     return total
+
+
+def moments(matrix: Wide) -> tuple[Array, Array]:
+    """Return mean and deviation of each column."""
+    mean = row_by_row(matrix) / matrix.shape[0]
+    return mean, np.sqrt(row_by_row(matrix, lambda x: np.square(x - mean)) / matrix.shape[0])

@@ -146,18 +146,6 @@ def _trained(rows: Rows, like: ModelBefore) -> dict[str, Array]:
     return train_modules(rows, PARAMS.model.lattice, seed=PARAMS.training.seed, classes=classes)[0]
 
 
-def test_a_lattice_of_an_earlier_version_is_not_mixed_with_modules_of_this_one(whole: ModelBefore) -> None:
-    name = "projection.text.directions"
-    earlier = {**whole.tensors, name: whole.tensors[name] + np.float32(1e-5)}
-    with pytest.raises(DataError, match="earlier version") as refusal:
-        delete(
-            DeletionTarget(modalities=("audio",), subjects=first_subjects(whole)),
-            replace(whole, tensors=earlier),
-            PARAMS,
-        )
-    assert refusal.value.key == name
-
-
 def test_a_subject_that_is_not_there_is_refused_and_not_named(whole: ModelBefore) -> None:
     with pytest.raises(DataError, check=about("--subject")) as refusal:
         delete(DeletionTarget(modalities=("audio",), subjects=("unknown-person",)), whole, PARAMS)

@@ -24,8 +24,8 @@ from mbd.params import Params, load_params
 from mbd.steps import features
 from mbd.steps.train import test_metrics as step_metrics
 from mbd.training.lattice import FittedModalities, ridge, train_lattice, train_modules
-from mbd.training.lattice.folds import assign_folds
 from mbd.training.lattice.module import _median_shift
+from mbd.training.lattice.ridge import assign_folds
 from mbd.training.trained import Trained
 from tests.features.build import npz_arrays, small_collection, small_rows, synthetic_set, write_npz
 

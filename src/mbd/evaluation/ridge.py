@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mbd.blocks import Wide, in_blocks, row_by_row, spans
+from mbd.blocks import Wide, in_blocks, moments, spans
 from mbd.tensors import Array
 
 LAMBDAS = 10.0 ** np.arange(-1, 6, 0.5)
@@ -61,8 +61,7 @@ class RidgeSums:
     def of(cls, features: Wide, targets: Array) -> "RidgeSums":
         """Return the sums of `features` (n × d) and `targets` (n × t)."""
         features = np.asarray(features, np.float64) if isinstance(features, np.ndarray) else features
-        mean = row_by_row(features) / len(targets)
-        deviation = np.sqrt(row_by_row(features, lambda x: np.square(x - mean)) / len(targets))
+        mean, deviation = moments(features)
         return cls(features, targets, mean, np.maximum(deviation, DEVIATION_FLOOR))
 
     @property

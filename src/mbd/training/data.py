@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mbd.blocks import Columns, row_by_row
+from mbd.blocks import Columns, moments
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
@@ -54,8 +54,7 @@ def scaling(matrix: Array, available: Array) -> tuple[Array, Array]:
     rows, columns = there.shape
     if not rows:
         return np.zeros(columns, np.float32), np.ones(columns, np.float32)
-    mean = row_by_row(there) / rows
-    deviation = np.sqrt(row_by_row(there, lambda x: np.square(x - mean)) / rows)
+    mean, deviation = moments(there)
     scale = np.where(deviation > _SMALLEST_DEVIATION, deviation, 1.0)
     return mean.astype(np.float32), scale.astype(np.float32)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mbd.blocks import Columns, row_by_row, spans
+from mbd.blocks import Columns, moments, spans
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
@@ -34,9 +34,8 @@ from mbd.model.coordinates import Projection, on_grid
 from mbd.model.lattice import LatticeShape, chosen_tags, read_projection
 from mbd.params import Params
 from mbd.tensors import Array, release, scratch
-from mbd.training.lattice.folds import assign_folds, fold_numbers, refuse_too_few_groups
 from mbd.training.lattice.module import ModuleRows, TrainedModule, train_module
-from mbd.training.lattice.ridge import FoldedRidge, PatternSums
+from mbd.training.lattice.ridge import FoldedRidge, PatternSums, assign_folds, fold_numbers
 from mbd.training.trained import Trained, model_record, recorded_training
 
 _SMALLEST_DEVIATION = 1e-6
@@ -133,15 +132,8 @@ class FittedModalities:
 
     @classmethod
     def in_model(cls, tensors: Mapping[str, Array], modalities: Iterable[str]) -> "FittedModalities":
-        """Return what a model's tensors say of `modalities`; refuse a model that this version would train otherwise."""
+        """Return what a model's tensors say of `modalities`."""
         names = {m: tensor_name((m,), _STRENGTHS) for m in modalities if projection_name(m, "mean") in tensors}
-        for m in names:
-            if np.any(read_projection(tensors, m).directions * _DIRECTION_GRID % 1):
-                raise DataError(
-                    "the lattice was trained by an earlier version, whose bytes this version does not reproduce",
-                    key=projection_name(m, "directions"),
-                    hint="train the model again, without the recordings that are to be forgotten",
-                )
         return cls(
             {m: read_projection(tensors, m) for m in names},
             {m: float(tensors[name][0]) for m, name in names.items() if name in tensors},
@@ -176,8 +168,7 @@ def train_modules(
 def make_projection(matrix: Columns, components: int) -> Projection:
     """Return the projection of one modality, from the train rows that have it."""
     rows, columns = matrix.shape
-    mean = row_by_row(matrix) / rows
-    deviation = np.sqrt(row_by_row(matrix, lambda x: np.square(x - mean)) / rows)
+    mean, deviation = moments(matrix)
     deviation = np.where(deviation > _SMALLEST_DEVIATION, deviation, 1.0)
     empty = np.zeros((columns, 0), np.float32)
     scaling, gram = Projection(mean, deviation, empty, empty[0]), np.zeros((columns, columns))
@@ -198,29 +189,20 @@ class _LatticeTraining:
     """One training: the rows' coordinates, and the strengths of single modalities that are known so far."""
 
     def __init__(
-        self,
-        rows: Rows,
-        spec: LatticeShape,
-        seed: int,
-        classes: int,
-        tags: Sequence[Tag],
-        fitted: FittedModalities,
+        self, rows: Rows, spec: LatticeShape, seed: int, classes: int, tags: Sequence[Tag], fitted: FittedModalities
     ) -> None:
         self.rows, self.spec, self.seed, self.classes = rows, spec, seed, classes
         self.tags, self.strengths = tags, dict(fitted.strengths)
         self.targets = np.eye(classes)[rows.labels] if classes else on_grid(rows.labels.astype(np.float64))[:, None]
         self.folds = assign_folds(rows.groups, spec.folds, seed)
-        refuse_too_few_groups(self.folds, rows.groups)
         used = [m for m in rows.features if any(m in tag for tag in tags)]
         for m in used:
             if not rows.available[m].any():
                 raise DataError(f"no train row has the modality {m}", key=m, hint=f"train with --without {m}")
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            projected = list(pool.map(partial(self._project, fitted), used))
-        self.projections: dict[str, Projection] = dict(
-            zip(used, (projection for projection, _ in projected), strict=True)
-        )
-        self.points: dict[str, Array] = dict(zip(used, (points for _, points in projected), strict=True))
+            projected = dict(zip(used, pool.map(partial(self._project, fitted), used), strict=True))
+        self.projections = {m: projection for m, (projection, _) in projected.items()}
+        self.points = {m: points for m, (_, points) in projected.items()}
         self.sums = PatternSums.of(self.points, rows.available, self.targets, self.folds, tags)
 
     def train(self, progress: bool) -> list[TrainedModule]:

@@ -32,8 +32,7 @@ from mbd.blocks import Columns, Wide, spans
 from mbd.evaluation.metrics import weighted_f1
 from mbd.model.coordinates import cross_entropy, softmax
 from mbd.tensors import Array
-from mbd.training.lattice.folds import fold_numbers
-from mbd.training.lattice.ridge import Fit, Strengths, out_of_fold
+from mbd.training.lattice.ridge import Fit, Strengths, fold_numbers, out_of_fold
 
 _FACTORS = 10.0 ** np.array([0.0, -0.5, -1.0, -1.5])  # a logistic Hessian is that of ridge times π (1 − π)
 _STEPS = 6

@@ -12,8 +12,7 @@ from mbd.model.lattice import LatticeShape
 from mbd.randomness import stream
 from mbd.tensors import Array
 from mbd.training.lattice.classes import calibrate, train_logistic
-from mbd.training.lattice.folds import fold_numbers
-from mbd.training.lattice.ridge import FoldedRidge, Strengths, out_of_fold
+from mbd.training.lattice.ridge import FoldedRidge, Strengths, fold_numbers, out_of_fold
 
 _LEADING = 96  # principal directions of each modality with which strengths are chosen
 _FEW_LANDMARKS = 64  # with which the length and about which strength is chosen
@@ -68,12 +67,6 @@ class TrainedModule:
     report: Mapping[str, float]
 
 
-def _choose_strengths(ridge: FoldedRidge, start: Strengths = ()) -> Strengths:
-    """Return good strengths near `start`; of a single modality, which has none to start from, the best."""
-    few = ridge.leading(_LEADING)
-    return few.best_from(start) if start else few.best_alone()
-
-
 def train_module(
     tag: Tag,
     rows: ModuleRows,
@@ -86,7 +79,8 @@ def train_module(
     classes: int,
 ) -> TrainedModule:
     """Train the module of `tag`, whose rows have the sums `ridge`; `start` holds the strengths of its modalities."""
-    strengths = _choose_strengths(ridge, start)
+    few = ridge.leading(_LEADING)
+    strengths = few.best_from(start) if start else few.best_alone()  # a single modality has none to start from
     weights, offset = ridge.fit(strengths)
     tensors: dict[str, Array] = {
         "ridge.weights": weights,

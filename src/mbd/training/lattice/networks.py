@@ -26,7 +26,7 @@ from mbd.params.learning import TrainingSettings
 from mbd.randomness import stream_seed
 from mbd.tensors import Array
 from mbd.training.distributed import ProcessGroup
-from mbd.training.lattice.folds import assign_folds, refuse_too_few_groups
+from mbd.training.lattice.ridge import assign_folds
 from mbd.training.loop import Snapshots, TrainingState, as_tensors
 from mbd.training.module import ModuleRun
 from mbd.training.processes import process_map
@@ -155,7 +155,6 @@ def _plan(training: Training, tag: Tag) -> _Plan | None:
     data = _data(training, tag)
     train, valid = data.split("train"), data.split("valid")
     folds = assign_folds(train.groups, training.spec.folds, training.seed)
-    refuse_too_few_groups(folds, train.groups)
     there = [np.array(train.available[m]) for m in tag]
     rows = np.flatnonzero(np.all(there, axis=0))
     chosen_by = np.flatnonzero(np.all([valid.available[m] for m in tag], axis=0))

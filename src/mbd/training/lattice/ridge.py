@@ -24,9 +24,10 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 
 from mbd.blocks import Columns, Wide, in_blocks
+from mbd.errors import DataError
 from mbd.formats.model import Tag
+from mbd.randomness import stream
 from mbd.tensors import Array
-from mbd.training.lattice.folds import fold_numbers
 
 Strengths = tuple[float, ...]
 """log₁₀ of λ, for each block"""
@@ -35,13 +36,36 @@ Fit = tuple[Array, Array]
 System = tuple[float, Array, Array, Array, Array]
 """n, x̄, ȳ, and of centred x and y: XᵀX and Xᵀy"""
 
-_STEP = 0.5
-_ALONE = tuple(np.arange(-2.5, 2.01, _STEP).tolist())
+_ALONE = tuple(np.arange(-2.5, 2.01, 0.5).tolist())
 _SHIFTS = (-1.0, -0.5, 0.0, 0.5)
 _MOVES = (0.5, -0.5, 1.0)
 _STRONGEST = 3.5
 _WORTH_A_MOVE = 0.9995
 _ROUNDS = 2
+
+
+def assign_folds(groups: Array, folds: int, seed: int) -> Array:
+    """Return a fold for each row: whole groups in random order, each to the fold that has the fewest rows so far."""
+    names, member = np.unique(groups, return_inverse=True)
+    if len(names) < 2:
+        raise DataError(
+            "the train split has a single group, and out-of-fold errors need at least two",
+            key="train",
+            value=names[0],
+            hint="give groups (speakers or videos), or set features.source.group_pattern=null",
+        )
+    counts, sizes = np.bincount(member), np.zeros(folds, np.int64)
+    fold_of = np.zeros(len(names), np.int64)
+    for group in stream(seed, "lattice", "folds").permutation(len(names)):
+        fold_of[group] = sizes.argmin()
+        sizes[fold_of[group]] += counts[group]
+    assigned: Array = fold_of[member]
+    return assigned
+
+
+def fold_numbers(folds: Array) -> Array:
+    """Return the folds that occur, in order."""
+    return np.flatnonzero(np.bincount(folds))
 
 
 class FoldedRidge:
