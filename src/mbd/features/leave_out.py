@@ -11,7 +11,6 @@ not read at all, could not know which rows to drop.
 import os
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,13 +74,8 @@ def _without(rows: Rows, modality: str, theirs: Array) -> Rows:
         values[theirs] = 0
         return {**part, modality: values}
 
-    return replace(
-        rows,
-        features=cleared(rows.features),
-        available=cleared(rows.available),
-        attributes=cleared(rows.attributes),
-        lengths=cleared(rows.lengths),
-    )
+    parts = (rows.features, rows.available, rows.attributes, rows.lengths)
+    return Rows(rows.ids, rows.groups, rows.labels, *map(cleared, parts))
 
 
 def _link(source: Path, goal: Path) -> None:

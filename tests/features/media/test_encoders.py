@@ -12,7 +12,7 @@ from mbd.errors import DataError, UsageError
 from mbd.features.media.decoding import read_frames
 from mbd.features.media.encoders import Encoder, MediaDamage, audio_encoder, text_encoder, visual_encoder
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
-from mbd.features.media.frozen import read_preparation
+from mbd.features.media.frozen import load_preparation
 from mbd.params.features import MediaSettings
 from mbd.tensors import Array
 from tests.features.media.build import (
@@ -70,8 +70,8 @@ def test_visual_is_the_mean_of_the_pooled_frames(params: MediaSettings, tmp_path
     (found,) = extract(visual_encoder(params), files(clip), tmp_path / "cache")
     model = AutoModel.from_pretrained(params.visual_encoder).eval()
     with torch.no_grad():
-        pixels = read_preparation(Path(params.visual_encoder), "key")(read_frames(clip, 3))
-        pooled = model(pixel_values=pixels).pooler_output.flatten(1)
+        prepare = load_preparation(Path(params.visual_encoder), "key")
+        pooled = model(**prepare(read_frames(clip, 3))).pooler_output.flatten(1)
     assert found.shape == (20,)
     np.testing.assert_allclose(found, pooled.mean(0).numpy(), rtol=1e-4, atol=1e-6)
 

@@ -101,7 +101,7 @@ def _check_files(folder: Path, key: str) -> None:
         )
 
 
-_METHOD = 1  # to be raised whenever decoding or encoding gives other vectors than before
+_METHOD = 2  # to be raised whenever decoding or encoding gives other vectors than before
 _PREFIX = "features.source.media"
 _LOADERS = {
     "text": lazy("mbd.features.media.frozen:loaded_text"),
@@ -168,7 +168,7 @@ def text_encoder(params: MediaSettings, *, keeps: bool = False) -> Encoder:
 def visual_encoder(params: MediaSettings, *, keeps: bool = False) -> Encoder:
     """Return the encoder of videos; one that `keeps` returns a vector of each frame."""
     settings = {"frames": params.frames} | ({"keeps": True} if keeps else {})
-    return _pretrained("visual", params.visual_encoder, params.visual_revision, settings, ("av",))
+    return _pretrained("visual", params.visual_encoder, params.visual_revision, settings, ("av", "pillow"))
 
 
 def audio_encoder(params: MediaSettings, *, keeps: bool = False) -> Encoder:

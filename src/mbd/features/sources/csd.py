@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from mbd.errors import DataError
+from mbd.features.labels import with_labels
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.sources import Source, choose_modalities
 from mbd.files import read_json
@@ -177,43 +178,20 @@ def read(params: FeaturesSettings) -> Collection:
         for modality, sequence in sequences.items():
             features[modality], available[modality], counts = _align(modality, sequence, utterances)
             notes |= counts
-    return _collection(
-        params,
-        utterances,
-        np.array([fold_of[video] for video in utterances.videos], dtype=np.str_),
-        features,
-        available,
-        notes,
-        tuple(str(path) for path in (*files.values(), folder / own.labels, folder / own.folds)),
-    )
-
-
-def _collection(
-    params: FeaturesSettings,
-    utterances: _Utterances,
-    split_of: Array,
-    features: dict[str, Array],
-    available: dict[str, Array],
-    notes: dict[str, int],
-    files: tuple[str, ...],
-) -> Collection:
-    classification = params.source.task == "classification"
-    rows = Rows.of(
-        np.char.add(np.char.add(utterances.videos, "_"), utterances.numbers.astype(np.str_)),
-        _classes(utterances.labels) if classification else utterances.labels.astype(np.float32),
-        features,
-        groups=utterances.videos,
-        available=available,
-    )
+    ids = np.char.add(np.char.add(utterances.videos, "_"), utterances.numbers.astype(np.str_))
+    rows = Rows.of(ids, utterances.labels, features, groups=utterances.videos, available=available)
     anything = np.any(list(available.values()), axis=0)
     notes["rows without any modality, left out"] = int((~anything).sum())
+    split_of = np.array([fold_of[video] for video in utterances.videos], dtype=np.str_)
+    splits = {split: rows.take(anything & (split_of == split)) for split in SPLITS if split in split_of}
+    splits, task, classes, about_labels = with_labels(folder / own.labels, splits, params.source.task or "regression")
     return Collection(
-        name=Path(params.source.path or "").resolve().name,
-        task="classification" if classification else "regression",
-        classes=tuple(str(c) for c in range(int(rows.labels.max(initial=0)) + 1)) if classification else (),
-        splits={split: rows.take(anything & (split_of == split)) for split in SPLITS if split in split_of},
-        files=files,
-        notes={what: count for what, count in notes.items() if count},
+        name=folder.resolve().name,
+        task=task,
+        classes=classes,
+        splits=splits,
+        files=tuple(str(path) for path in (*files.values(), folder / own.labels, folder / own.folds)),
+        notes={what: count for what, count in notes.items() if count} | about_labels,
     )
 
 
@@ -266,17 +244,6 @@ def _read_labels(sequence: Sequence, fold_of: dict[str, str]) -> _Utterances:
     return _Utterances(
         np.array(videos, dtype=np.str_), np.concatenate(numbers), np.concatenate(intervals), np.concatenate(labels)
     )
-
-
-def _classes(labels: Array) -> Array:
-    if not np.isfinite(labels).all() or (labels != np.floor(labels)).any():
-        raise DataError(
-            "the labels are not whole numbers, so they are not classes",
-            key="features.source.task",
-            value="classification",
-            hint="set features.source.task=regression",
-        )
-    return labels.astype(np.int64)
 
 
 def _sequence_files(folder: Path, own: CsdSettings, asked: tuple[str, ...] | None) -> dict[str, Path]:

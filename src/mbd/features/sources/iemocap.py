@@ -152,7 +152,6 @@ def _check(path: Path, names: tuple[str, ...], places: Places) -> None:
 
 _EMOTIONS = ("happy", "sad", "neutral", "angry", "excited", "frustrated")
 _IEMOCAP = re.compile(r"Ses\d\d[FM]_")
-_NUMBER = (int, float, np.number)
 
 
 def read(params: FeaturesSettings) -> Collection:

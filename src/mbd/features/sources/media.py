@@ -23,6 +23,7 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.features.corruption import corrupt_frames, corrupt_text, corrupt_waveform, corrupted_rows
+from mbd.features.labels import with_labels
 from mbd.features.media.encoders import Encoder, MediaDamage, audio_encoder, text_encoder, visual_encoder
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
 from mbd.features.media.table import MediaTable, names_media, read_table
@@ -48,7 +49,6 @@ def read(params: FeaturesSettings) -> Collection:
     """Read the CSV named by `features.source.path` and all that it names."""
     own, task = params.source.media, params.source.task or "regression"
     table = read_table(Path(params.source.path or ""))
-    labels, classes = _labels(table, task)
     columns = _columns(table, params.source.modalities)
     files = _files(table, columns)
     keeps = params.source.sequences == "keep"
@@ -69,11 +69,18 @@ def read(params: FeaturesSettings) -> Collection:
     kept = {m: _sequences(m, vectors[m]) for m in available if keeps and m in _KEPT}
     features = {m: kept[m].features if m in kept else _matrix(vectors[m]) for m in available}
     lengths = {m: sequences.lengths for m, sequences in kept.items()}
+    groups, split_of = table.columns.get("group"), np.array(table.columns["split"])
+    rows = Rows.of(
+        table.columns["id"], _labels(table, task), features, groups=groups, available=available, lengths=lengths
+    )
+    splits = {split: rows.take(split_of == split) for split in SPLITS if (split_of == split).any()}
+    splits = splits if groups else with_groups_from_ids(splits, params.source.group_pattern)
+    splits, task, classes, about_labels = with_labels(table.file, splits, task)
     return Collection(
         name=table.file.stem,
         task=task,
         classes=classes,
-        splits=_splits(table, labels, features, available, lengths, params.source.group_pattern),
+        splits=splits,
         vocabularies={m: sequences.width for m, sequences in kept.items() if _KEPT[m] == "tokens"},
         files=(str(table.file),),
         notes={
@@ -83,6 +90,7 @@ def read(params: FeaturesSettings) -> Collection:
             **({"modalities that no row has": lacking} if lacking else {}),
             **({"columns not used": list(table.unused)} if table.unused else {}),
             **({"damage": params.damage.note("raw", int(damaged.sum()))} if params.damage.split else {}),
+            **about_labels,
         },
     )
 
@@ -102,24 +110,18 @@ def fill_cache(params: FeaturesSettings, shard: int, shards: int) -> None:
         _vectors(encoder, mine, damaged, params)
 
 
-def _labels(table: MediaTable, task: Task) -> tuple[Array, tuple[str, ...]]:
-    """Return the labels, and for classification the classes in order: by value if all are numbers, else by name."""
+def _labels(table: MediaTable, task: Task) -> Array:
+    """Return the labels: numbers if all of them are, else the names of classes."""
     cells = table.columns["label"]
     numbers = [_number(cell) for cell in cells]
+    if None not in numbers:
+        return np.array(numbers)
     if task == "regression":
-        if None in numbers:
-            raise table.error(
-                numbers.index(None),
-                "label",
-                "a label is not a number",
-                "if labels are names of classes, set features.source.task=classification",
-            )
-        return np.array(numbers, dtype=np.float32), ()
+        hint = "if labels are names of classes, set features.source.task=classification"
+        raise table.error(numbers.index(None), "label", "a label is not a number", hint)
     if "" in cells:
         raise table.error(cells.index(""), "label", "a label is empty")
-    names, members = np.unique(np.array(cells), return_inverse=True)
-    order = np.arange(len(names)) if None in numbers else np.argsort(names.astype(np.float64), kind="stable")
-    return np.argsort(order)[members], tuple(map(str, names[order]))
+    return np.array(cells)
 
 
 def _number(cell: str) -> float | None:
@@ -214,21 +216,6 @@ def _sequences(modality: str, vectors: list[Array]) -> _Sequences:
     features = np.zeros(inside.shape if tokens else (*inside.shape, width), np.int64 if tokens else np.float32)
     features[inside] = found if tokens else found.reshape(-1, width)
     return _Sequences(features, lengths, width)
-
-
-def _splits(
-    table: MediaTable,
-    labels: Array,
-    features: dict[str, Array],
-    available: dict[str, Array],
-    lengths: dict[str, Array],
-    pattern: str | None,
-) -> dict[str, Rows]:
-    groups = table.columns.get("group")
-    rows = Rows.of(table.columns["id"], labels, features, groups=groups, available=available, lengths=lengths)
-    split_of = np.array(table.columns["split"])
-    splits = {split: rows.take(split_of == split) for split in SPLITS if (split_of == split).any()}
-    return splits if "group" in table.columns else with_groups_from_ids(splits, pattern)
 
 
 def _encoder_note(encoder: Encoder, own: MediaSettings) -> dict[str, Any]:

@@ -138,20 +138,16 @@ def _array(path: Path, mapped: mmap.mmap, entry: zipfile.ZipInfo) -> Array:
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(header)
     if dtype.hasobject:
-        raise _objects(path, entry)
+        raise DataError(
+            "an array holds Python objects, which are not read",
+            file=path,
+            key=entry.filename.removesuffix(".npy"),
+            hint="save texts as array.astype(str) and numbers as array.astype(float)",
+        )
     if min(shape, default=0) < 0:
         raise ValueError(f"{entry.filename} has the shape {shape}")
     flat = np.frombuffer(data, dtype, math.prod(shape), header.tell())
     return flat.reshape(shape, order="F" if fortran else "C")
-
-
-def _objects(path: Path, entry: zipfile.ZipInfo) -> DataError:
-    return DataError(
-        "an array holds Python objects, which are not read",
-        file=path,
-        key=entry.filename.removesuffix(".npy"),
-        hint="save texts as array.astype(str) and numbers as array.astype(float)",
-    )
 
 
 def _keys_of(split: str, arrays: dict[str, Array]) -> dict[str, str]:
