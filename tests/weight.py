@@ -6,7 +6,7 @@
 The path of a command are the files in which one of its functions runs, in the order of the first call, without tools,
 parameters, formats and stores.
 
-The commands run on the models of the tests: a surgery, its attacks, and a certificate of an exact deletion that is
+The commands run on the models of the tests: an exact deletion, a surgery, its attacks, and a certificate that is
 published in a folder.
 """
 
@@ -116,9 +116,11 @@ def _measure(folder: Path) -> Mapping[str, tuple[Mapping[str, int], list[str]]]:
     read = ("--model", deleted, "--store", authority.url, "--trust", authority.folder / "keys" / "trust.json")
     models = ("--before", home / "model", "--after", folder / "deleted", "--reference", home / "silent")
     audit = ("--modality", "audio", "--out", folder / "leakage", "--set", "attacks.resamples=100")
-    made = ("--modality", "audio", "--out", folder / "deleted")
+    given = ("delete", "--features", home / "data", "--modality", "audio")
+    exact = ("--model", home / "lattice", "--out", folder / "exact", "--set", "deletion.method=exact")
     return {
-        "delete": loaded_and_run_by("delete", "--features", home / "data", "--model", home / "model", *made),
+        "delete": loaded_and_run_by(*given, *exact),
+        "surgery": loaded_and_run_by(*given, "--model", home / "model", "--out", folder / "deleted"),
         "attack": loaded_and_run_by("attack", "--features", home / "data", *models, *audit, codes=(0, 3)),
         "verify": loaded_and_run_by("verify", bundle, *read),
         "guard": loaded_and_run_by("guard", *read),
