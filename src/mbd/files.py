@@ -134,7 +134,8 @@ def whole_folder(out: Path, step: str) -> Iterator[Path]:
             with _naming(out):
                 yield temporary
             temporary.chmod(0o755)
-            _sync_tree(temporary)
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(sync, [temporary, *temporary.rglob("*")]))
             _check_replaceable(out, step)
             _swap(temporary, out)
         except BaseException:
@@ -202,8 +203,3 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _sync_tree(folder: Path) -> None:
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(sync, [folder, *folder.rglob("*")]))

@@ -56,7 +56,7 @@ def classify_error(error: BaseException, *, bucket_asked: bool = False) -> tuple
     """
     causes = list(_causes(error))
     names = {type(cause).__name__ for cause in causes}
-    codes = {code for cause in causes if (code := _s3_code(cause))}
+    codes = {_answer_part(cause, "Error").get("Code") for cause in causes}
     reason = without_credentials(str(causes[-1])) or type(causes[-1]).__name__
 
     def any_is(*kinds: type[BaseException]) -> bool:
@@ -93,11 +93,6 @@ def retry_transient(call: Callable[[], Result]) -> Result:
             _LOG.warning("%s\ntrying again in %d s", error, wait)
             time.sleep(wait)
     raise AssertionError  # the waits do not end
-
-
-def _s3_code(error: BaseException) -> str | None:
-    code: str | None = _answer_part(error, "Error").get("Code")
-    return code
 
 
 def _http_status(error: BaseException) -> int | None:

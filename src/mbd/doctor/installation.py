@@ -154,8 +154,8 @@ def bill_of_materials() -> dict[str, Any]:
 
     Sorted and without a time or a serial number, so that the same installation gives the same bytes.
     """
-    found = {_normalised(entry): entry for entry in distributions()}
-    parts = [_component(name, entry) for name, entry in sorted(found.items()) if name != DISTRIBUTION]
+    by_name = {re.sub(r"[-_.]+", "-", entry.metadata["Name"]).lower(): entry for entry in distributions()}
+    parts = [_component(name, entry) for name, entry in sorted(by_name.items()) if name != DISTRIBUTION]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -177,7 +177,3 @@ def _component(name: str, entry: Distribution) -> dict[str, Any]:
         "purl": f"pkg:pypi/{name}@{entry.version}",
         **({"licenses": [{"license": {"name": named}}]} if named else {}),
     }
-
-
-def _normalised(entry: Distribution) -> str:
-    return re.sub(r"[-_.]+", "-", entry.metadata["Name"]).lower()

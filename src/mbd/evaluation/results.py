@@ -223,7 +223,8 @@ def to_csv(results: Results) -> str:
         for seed, scores in method.runs.items():
             for condition, place in _conditions(results):
                 values = [f"{scores[condition][metric]:.{_DIGITS}f}" for metric in results.metrics]
-                lines.append([method.name, seed, *map(_csv_cell, place.values()), *values])
+                cells = [str(cell).lower() if isinstance(cell, bool) else cell for cell in place.values()]
+                lines.append([method.name, seed, *cells, *values])
     return _csv(lines)
 
 
@@ -236,10 +237,6 @@ def to_rates_csv(results: Results) -> str:
         means = [method.mean(Condition(regime.name), results.primary) for method in methods]
         lines.append([regime.rate or 0, *("" if mean is None else f"{mean:.{_DIGITS}f}" for mean in means)])
     return _csv(lines)
-
-
-def _csv_cell(value: object) -> object:
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
 def _csv(lines: list[list[object]]) -> str:

@@ -128,7 +128,9 @@ def verify_checkpoint(note: str, trust: Trust) -> Checkpoint:
         time = _signed_at(text, origin, named, key)
         if time is None:
             continue
-        reason = _key_refused(key, time) or ""
+        # The holder of a revoked key can write any time and any tree.
+        revoked = f"the log's key is revoked ({key.revoked.reason})" if key.revoked else None
+        reason = revoked or refusal(key, time, None) or ""
         if not reason:
             return Checkpoint(origin, size, root, time, key, note)
     raise _refused(reason, UnknownLogKeyError)
@@ -194,12 +196,6 @@ def _signed_at(text: str, origin: str, named: dict[bytes, bytes], trusted: Trust
     if not good or seconds > _LATEST:
         raise _refused("the log's signature is wrong")
     return datetime.fromtimestamp(seconds, UTC)
-
-
-def _key_refused(key: TrustedKey, time: datetime) -> str | None:
-    if key.revoked is not None:  # its holder can write any time and any tree
-        return f"the log's key is revoked ({key.revoked.reason})"
-    return refusal(key, time, None)
 
 
 def _refused(why: str, kind: type[VerificationError] = VerificationError) -> VerificationError:

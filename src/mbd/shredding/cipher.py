@@ -32,7 +32,6 @@ _TAG_BYTES = 16
 _PREFIX_BYTES = 7
 _LARGEST_HEADER = 1 << 20
 _MOST_CHUNKS = 1 << 32
-_BLOCK = 1 << 17
 
 
 class CipherSubject(Record):
@@ -70,11 +69,9 @@ def encrypt(
     ids, salt = tuple(identity for identity, _ in keys), secrets.token_hex(32)
     header = Header(subject=subject, keys=ids, salt=salt, chunk=chunk).model_dump_json().encode()
     cipher, prefix = _derived([key for _, key in keys], salt, header)
-    out = _Blocks(target)
-    out.write(_MAGIC + len(header).to_bytes(4, "big") + header)
+    target.write(_MAGIC + len(header).to_bytes(4, "big") + header)
     for nonce, part in _chunks(source, chunk, prefix):
-        out.write(cipher.encrypt(nonce, part, None))
-    out.flush()
+        target.write(cipher.encrypt(nonce, part, None))
 
 
 def read_header(source: BinaryIO) -> tuple[Header, bytes]:
@@ -100,7 +97,6 @@ def decrypt(source: BinaryIO, target: BinaryIO, header: tuple[Header, bytes], ke
         DataError: A chunk fails authentication. What was written before is authentic, but not the complete file.
     """
     cipher, prefix = _derived(keys, header[0].salt, header[1])
-    out = _Blocks(target)
     for nonce, part in _chunks(source, header[0].chunk + _TAG_BYTES, prefix):
         try:
             plain = cipher.decrypt(nonce, part, None)
@@ -108,8 +104,7 @@ def decrypt(source: BinaryIO, target: BinaryIO, header: tuple[Header, bytes], ke
             raise _damaged(
                 source, f"chunk {int.from_bytes(nonce[_PREFIX_BYTES:-1], 'big')} fails authentication"
             ) from error
-        out.write(plain)
-    out.flush()
+        target.write(plain)
 
 
 def _derived(keys: Sequence[bytes], salt: str, header: bytes) -> tuple[AESGCM, bytes]:
@@ -136,31 +131,6 @@ def _fill(source: BinaryIO, buffer: memoryview) -> int:
     while filled < len(buffer) and (count := source.readinto(buffer[filled:])):  # type: ignore[attr-defined]
         filled += count
     return filled
-
-
-class _Blocks:
-    """Writes page-aligned blocks of one size, which is faster on Linux than larger or unaligned ones."""
-
-    def __init__(self, target: BinaryIO) -> None:
-        self._target = target
-        self._block, self._filled = memoryview(bytearray(_BLOCK)), 0
-
-    def write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            taken = min(len(rest), _BLOCK - self._filled)
-            if taken == _BLOCK:
-                self._target.write(rest[:taken])
-            else:
-                self._block[self._filled : self._filled + taken] = rest[:taken]
-                self._filled += taken
-            rest = rest[taken:]
-            if self._filled == _BLOCK:
-                self.flush()
-
-    def flush(self) -> None:
-        self._target.write(self._block[: self._filled])
-        self._filled = 0
 
 
 def _damaged(source: BinaryIO, how: str) -> DataError:

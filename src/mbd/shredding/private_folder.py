@@ -64,7 +64,8 @@ def refuse_without_room(folder: Path, needed: int) -> None:
 
 
 def _home(parent: str | None, key: str = _KEY) -> Path:
-    above = Path(parent) if parent else _default()
+    usable = SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK)
+    above = Path(parent or (SHARED_MEMORY if usable else tempfile.gettempdir()))
     home = above / f"mbd-{os.getuid()}"
     try:
         above.mkdir(parents=True, exist_ok=True)
@@ -80,11 +81,6 @@ def _home(parent: str | None, key: str = _KEY) -> Path:
             hint="remove it, or name another folder; it must be your own, with mode 0700",
         )
     return home
-
-
-def _default() -> Path:
-    usable = SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK)
-    return SHARED_MEMORY if usable else Path(tempfile.gettempdir())
 
 
 def _remove_abandoned(home: Path) -> None:

@@ -131,7 +131,10 @@ def decrypt_folder(
     """Decrypt a folder into the empty folder `out`; return the number of encrypted files."""
     parts = units(folder, lineage)
     sealed = {file for unit in parts for file in unit.encrypted()}
-    shutil.copytree(folder, out, dirs_exist_ok=True, ignore=_but(lambda file: _stays(file, sealed)))
+    interrupted = f"{SUFFIX}.partial"  # what encrypt_in_place has left
+    plain = {file.with_suffix("") for file in sealed}
+    stays = _but(lambda file: file not in sealed | plain and not file.name.endswith(interrupted))
+    shutil.copytree(folder, out, dirs_exist_ok=True, ignore=stays)
     pairs = [
         (unit, file, out / file.relative_to(folder).with_suffix("")) for unit in parts for file in unit.encrypted()
     ]
@@ -273,11 +276,6 @@ def _but(copied: Callable[[Path], bool]) -> Callable[[str, list[str]], list[str]
         return [name for name in names if not copied(Path(folder) / name)]
 
     return ignored
-
-
-def _stays(file: Path, sealed: set[Path]) -> bool:
-    """Return whether a file is neither encrypted nor a leftover of an interrupted :func:`encrypt_in_place`."""
-    return not ({file, file.with_name(file.name + SUFFIX)} & sealed or file.name.endswith(f"{SUFFIX}.partial"))
 
 
 def _writer(folder: Path) -> str:

@@ -38,6 +38,7 @@ COMPARISON = "comparison.json"
 TABLE = "comparison.txt"
 METHODS = ("exact", "certified", "surgery")
 _WIDTH = 100
+_MADE = ("for comparison only", "released")
 _LOG = logging.getLogger(__name__)
 
 
@@ -75,29 +76,22 @@ class MethodComparison(ShownInNotebooks):
     def to_text(self, width: int = _WIDTH) -> str:
         """Return a table with a column for each method."""
         columns = self.deletions
+        leaks_of = [f"{c.found_before} of {c.measures} before, {c.found_after} after" for c in columns]
         rows = [
             ["guarantee", *(each.kind for each in columns)],
             ["proven", *(each.proven for each in columns)],
-            ["made", *(_made(each) for each in columns)],
+            ["made", *(f"{c.backbone} backbone, {_MADE[c.released]}" for c in columns)],
             ["utility", *(each.utility for each in columns)],
             ["time of the deletion", *(_took(each.seconds) for each in columns)],
-            ["attacks that find it", *(_found(each) for each in columns)],
+            ["attacks that find it", *leaks_of],
         ]
         title = f"Ways to forget {', '.join(self.modalities)}:"
         notes = [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
         return "\n".join([title, "", table(["", *(each.method for each in columns)], rows, width), *notes])
 
 
-def _made(each: ComparedDeletion) -> str:
-    return f"{each.backbone} backbone, " + ("released" if each.released else "for comparison only")
-
-
 def _took(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
-
-
-def _found(each: ComparedDeletion) -> str:
-    return f"{each.found_before} of {each.measures} before, {each.found_after} after"
 
 
 @reads("model", "reference", "deletion", "leakage", data="features")

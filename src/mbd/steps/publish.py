@@ -35,7 +35,6 @@ from mbd.trust.lineage_key import read_lineage_key
 from mbd.trust.trust_file import read_trust
 from mbd.verifier.bundle import VerificationInput
 from mbd.verifier.reader import parse_envelope
-from mbd.verifier.verdict import Verdict
 
 NAME = "publish"
 _LOG = logging.getLogger(__name__)
@@ -56,7 +55,13 @@ def run(params: Params, certificate: Path, model: Path, store: str, out: Path | 
     trust = read_trust(Path(params.certificate.trust))
     given = from_folder(certificate, model)
     verdict = verify_bundle(given, trust, unpublished=True)
-    _refuse_unverified(verdict, certificate)
+    if not verdict.genuine:
+        problems = "; ".join(f"{check.name}: {check.reason}" for check in verdict.problems)
+        raise VerificationError(
+            f"the bundle does not verify, so it is not published: {problems}",
+            file=certificate,
+            hint="`mbd verify` shows all checks; certify again",
+        )
     publisher = open_publisher(params, store)
     _check_budget(publisher, given.envelope)
     files = {name: places[0] for name, places in given.files.items()}
@@ -97,17 +102,6 @@ def _check_budget(publisher: Publisher, envelope: bytes) -> None:
     if isinstance(statement, DeletionStatement) and statement.predicate.budget:
         history = read_history(publisher.store, publisher.trust).require()
         refuse_uncounted(statement.predicate, stated_charges(history, statement.predicate.lineage.id))
-
-
-def _refuse_unverified(verdict: Verdict, bundle: Path) -> None:
-    if verdict.genuine:
-        return
-    raise VerificationError(
-        "the bundle does not verify, so it is not published: "
-        + "; ".join(f"{check.name}: {check.reason}" for check in verdict.problems),
-        file=bundle,
-        hint="`mbd verify` shows all checks; certify again",
-    )
 
 
 def _write(folder: Path, given: VerificationInput, proof: bytes, receipt: Receipt) -> None:

@@ -22,7 +22,6 @@ from mbd.files import write_file
 from mbd.formats.files import WEIGHTS
 from mbd.formats.layout import Receipt
 from mbd.formats.purge import PURGE, PurgeRecord, Target
-from mbd.formats.shredding import ShreddingFacts
 from mbd.formats.statement import DeletionStatement
 from mbd.history.history import History
 from mbd.history.replay import read_history
@@ -180,7 +179,8 @@ def run(params: Params, planned: PurgePlan, store: str, out: Path | None = None)
     update_list(params, purged.targets)
     removal = remove_all(planned.places, purged.targets, archives=params.purge.archives)
     fresh = take_inventory(planned.places, purged.targets)
-    record = purge_record(replace(purged, shredding=_destroyed_keys(planned)), removal, fresh, now())
+    destroyed = next((place.facts() for place in planned.places if isinstance(place, DataKeys)), None)
+    record = purge_record(replace(purged, shredding=destroyed), removal, fresh, now())
     proof = _keep(record, Path(params.certificate.private))
     tombstones = keep_list(open_private(store, params.store), listed)
     statement = announce(purge_statement(record, tombstones), params.certificate, publisher)
@@ -228,11 +228,6 @@ def _refuse_released(targets: Targets, tombstones: Tombstones, statement: Deleti
                 value=sha256,
                 hint="list only files that hold something of the revoked modality",
             )
-
-
-def _destroyed_keys(planned: PurgePlan) -> ShreddingFacts | None:
-    """Return what can be stated of data keys, those destroyed in this run among them."""
-    return next((place.facts() for place in planned.places if isinstance(place, DataKeys)), None)
 
 
 def _source(params: Params, root: Path) -> list[Place]:

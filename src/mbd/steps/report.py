@@ -97,7 +97,8 @@ def _certificate_in(bundle: Bundle) -> DeletionStatement:
 def _context(bundle: Bundle, verdict: Verdict | None) -> PageContext:
     """Return what the files of a bundle and a verdict on it add to its statement."""
     file = bundle.file(PROOF)
-    inclusion = _inclusion(file.read_bytes(), str(file)) if file.is_file() else None
+    hint = "get the bundle again from where it was published"
+    inclusion = Inclusion.read(file, "proof of inclusion", hint) if file.is_file() else None
     leakage = bundle.file(LEAKAGE)
     known = LeakageRecord.read(leakage, "leakage record") if leakage.is_file() else None
     context = PageContext(digest=bundle.digest, inclusion=inclusion, leakage=known, keys=_keys(bundle.envelope))
@@ -161,11 +162,6 @@ def store_page(
         back=Link(text="All certificates", href=back),
     )
     return certificate_page(entry.statement, known)
-
-
-def _inclusion(proof: bytes, name: str) -> Inclusion:
-    hint = "get the bundle again from where it was published"
-    return Inclusion.from_bytes(proof, "proof of inclusion", file=name, hint=hint)
 
 
 def write_page(place: Path, page: Page, formats: Mapping[str, Renderer] | None = None) -> None:

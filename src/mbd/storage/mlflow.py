@@ -110,7 +110,8 @@ class MlflowRegistry:
         Deleted runs count: MLflow keeps their files.
         """
         with _reported(self.where):
-            runs = {raw.run_id for version in versions if (raw := self._raw(version)).run_id}
+            raw = [self._client.get_model_version(version.name, version.number) for version in versions]
+            runs = {version.run_id for version in raw if version.run_id}
             experiments = {self._client.get_run(run).info.experiment_id for run in runs}
             own = self._client.get_experiment_by_name(self.settings.experiment)
             for experiment in sorted(experiments | ({own.experiment_id} if own else set())):
@@ -186,9 +187,6 @@ class MlflowRegistry:
     def _version(self, found: Any) -> Version:  # noqa: ANN401 -- a class of MLflow
         location = self._client.get_model_version_download_uri(found.name, found.version)
         return Version(found.name, str(found.version), location, dict(found.tags))
-
-    def _raw(self, version: Version) -> Any:  # noqa: ANN401 -- a class of MLflow
-        return self._client.get_model_version(version.name, version.number)
 
     def _repository(self, location: str) -> Any:  # noqa: ANN401 -- a class of MLflow
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository  # noqa: PLC0415
