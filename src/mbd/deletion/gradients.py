@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mbd.model.contract import evaluating
 
-_logger = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 Batch = Mapping[str, Tensor]
 """tensors whose first axis is the sample"""
@@ -82,7 +82,7 @@ def sum_over_samples(
                         for column, form in enumerate(forms):
                             sums.add(form, name, gradients[:, column])
             except (RuntimeError, ValueError, TypeError) as error:  # an operation that vmap has no rule for
-                _logger.debug("no gradients sample by sample of %s: %s", sorted(reached), error)
+                _LOG.debug("no gradients sample by sample of %s: %s", sorted(reached), error)
                 sums.unknown |= set(reached)
     return sums
 

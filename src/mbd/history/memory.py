@@ -18,7 +18,7 @@ from mbd.log.memory import cache_folder, location, read_memory
 from mbd.log.reader import Log
 from mbd.trust.trust_file import Trust
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 Bytes = Annotated[bytes, PlainSerializer(lambda data: data.hex(), str), PlainValidator(bytes.fromhex)]
 
@@ -58,7 +58,7 @@ def read_kept(file: Path | None) -> Memory:
     except OSError:
         return Memory()
     except ValidationError:
-        _log.warning("the cache of the log's history is not readable, so the whole log is read again: %s", file)
+        _LOG.warning("the cache of the log's history is not readable, so the whole log is read again: %s", file)
         return Memory()
 
 
@@ -70,7 +70,7 @@ def write_kept(file: Path | None, memory: Memory) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, _form().dump_json(memory), mode=0o600)
     except OSError as error:
-        _log.debug("the log's history is not cached: %s", error)
+        _LOG.debug("the log's history is not cached: %s", error)
 
 
 def given_up(log: Log, trust: Trust) -> list[str]:

@@ -50,7 +50,7 @@ Features = dict[str, Tensor]
 Available = dict[str, Tensor]
 _KEY = "model.backbone"
 _METHODS = {"loss": ("outputs", "labels", "features", "available"), "reconstruct": ("features", "available")}
-_logger = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 def load_factory(path: str, key: str = _KEY) -> Callable[..., nn.Module]:
@@ -335,7 +335,7 @@ def _owned(module: nn.Module) -> Mapping[str, Sequence[str]]:
 
 @cache
 def _warn_once(message: str) -> None:
-    _logger.warning(message)
+    _LOG.warning(message)
 
 
 def materialise(module: nn.Module) -> nn.Module:

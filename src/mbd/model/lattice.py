@@ -64,7 +64,7 @@ def _present(modalities: Mapping[str, Array], bits: Array) -> Tag:
     return tuple(m for m, bit in zip(modalities, bits, strict=True) if bit)
 
 
-_logger = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 _NEGLIGIBLE = 1e-3
 LatticeShape = LatticeSettings | LatticeSpec
 """a lattice that is to be trained, or that was"""
@@ -104,7 +104,7 @@ def _refuse_too_many(settings: LatticeShape, modalities: int, count: int) -> Non
     most = MOST["networks" if settings.member else "closed form"]
     if count <= most:
         if count > most // 4:
-            _logger.warning("the lattice of %d modalities has %d modules; see model.lattice.tags", modalities, count)
+            _LOG.warning("the lattice of %d modalities has %d modules; see model.lattice.tags", modalities, count)
         return
     raise UsageError(
         f"a lattice of {modalities} modalities would have {count:,} modules"

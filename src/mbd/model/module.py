@@ -42,7 +42,7 @@ from mbd.params.learning import ModelSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 
-_logger = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 _PLACES, _UNITS, _ROWS_AT_ONCE = 64, 256, 512
 _PARAMETRISED = re.compile(r"(^|.*\.)parametrizations\.([^.]+)\..+$")
 
@@ -282,7 +282,7 @@ def _with_inputs(architecture: Architecture, shapes: Mapping[str, Shape]) -> Arc
 def warn_of_other_source(architecture: Architecture, source: object) -> None:
     """Warn if the file that defines a factory is not the one that a model was made with."""
     if source_digest(architecture.factory) != source:
-        _logger.warning("the source of %s has changed since this model was made", architecture.name)
+        _LOG.warning("the source of %s has changed since this model was made", architecture.name)
 
 
 def load_state(module: nn.Module, tensors: Mapping[str, Array], name: str) -> None:
@@ -317,7 +317,7 @@ def provenance(
         try:
             found = probe(architecture, modality)
         except UsageError as error:
-            _logger.warning("%s cannot be cut out of this model: %s", modality, error.problem)
+            _LOG.warning("%s cannot be cut out of this model: %s", modality, error.problem)
             continue
         for name in tensors:
             part = found.tensors.get(plain_name(name))

@@ -19,7 +19,7 @@ from mbd.params.platform import KUBEFLOW_TOKEN, PIPELINES, PlatformSettings
 
 _OURS, _PAGE, _TIMEOUT_SECONDS = "mbd-", 100, 10
 _FAILED, _ENDED = {"FAILED"}, {"FAILED", "SUCCEEDED"}
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 def add_last_runs(samples: Samples, platform: PlatformSettings) -> None:
@@ -27,7 +27,7 @@ def add_last_runs(samples: Samples, platform: PlatformSettings) -> None:
     try:
         failures = _failures(platform)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        _log.warning("Kubeflow could not be asked for the last runs: %r", error)
+        _LOG.warning("Kubeflow could not be asked for the last runs: %r", error)
         samples.set(metrics.KUBEFLOW_UP, 0)
         return
     samples.set(metrics.KUBEFLOW_UP, 1)

@@ -22,7 +22,7 @@ from mbd.params.platform import PlatformSettings
 
 _EVIDENCE_KEPT = 4096
 _STOP_SECONDS = 5.0
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class StoreMonitor(Background):
@@ -73,7 +73,7 @@ class StoreMonitor(Background):
         except ScanStoppedError:
             return
         except Exception as error:  # the next scan may succeed, whatever the reason
-            _log.warning("scanning the store failed: %s", error if isinstance(error, MbdError) else repr(error))
+            _LOG.warning("scanning the store failed: %s", error if isinstance(error, MbdError) else repr(error))
             own.set(metrics.STORE_UP, 0)
             own.count(metrics.SCAN_FAILURES)
         else:
@@ -89,7 +89,7 @@ class StoreMonitor(Background):
             try:
                 listener(snapshot)
             except Exception as error:  # a listener must not end the scans
-                _log.warning("what follows a scan failed: %s", error if isinstance(error, MbdError) else repr(error))
+                _LOG.warning("what follows a scan failed: %s", error if isinstance(error, MbdError) else repr(error))
 
     def _read_evidence(self, digest: str, model: str, modalities: tuple[str, ...]) -> EvidenceSamples:
         return EvidenceSamples.of(self._scanner.leakage(digest), model, modalities)

@@ -43,7 +43,7 @@ from mbd.trust.lineage_key import LineageKey
 
 _LONGEST = 2
 """a lease that ends later than this many times its length from now was set by no worker"""
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Batches:
             if decision.batch != batch:
                 raise DataError("the decision belongs to another batch", file=name, value=decision.batch)
         except DataError as error:
-            _log.warning("a batch counts as abandoned: %s", error)
+            _LOG.warning("a batch counts as abandoned: %s", error)
             return Decision(batch=batch, outcome="abandoned")
         return decision
 
@@ -167,7 +167,7 @@ class Batches:
         try:
             return ModelLease.from_bytes(content, "lease of the model", file=self._name).lease
         except DataError as error:
-            _log.warning("a lease is ignored: %s", error)
+            _LOG.warning("a lease is ignored: %s", error)
             return None
 
     @property

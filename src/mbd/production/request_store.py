@@ -26,7 +26,7 @@ from mbd.storage.store import NotThereError, OtherContentError, Store, update
 from mbd.trust.lineage_key import RequestKey, find_request_key
 
 Clock = Callable[[], datetime]
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class RequestStore:
             if self.is_authentic(request):
                 yield request
             else:
-                _log.warning("request %s is not authentic, and is never carried out", request.id)
+                _LOG.warning("request %s is not authentic, and is never carried out", request.id)
 
     def stated(self) -> Iterator[DeletionRequest]:
         """Yield every valid request, by id, authentic or not; other objects are reported as warnings."""
@@ -131,7 +131,7 @@ class RequestStore:
             except NotThereError:
                 continue
             except DataError as error:
-                _log.warning("skipped an object that is not a request: %s", error)
+                _LOG.warning("skipped an object that is not a request: %s", error)
 
     def cancel(self, identifier: str) -> DeletionRequest:
         """Cancel a request that no worker has started."""

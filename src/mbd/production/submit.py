@@ -25,7 +25,7 @@ from mbd.steps.revoked import read_log
 from mbd.steps.step import reads
 from mbd.trust.lineage_key import read_lineage_key
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @reads(data="features_folder")
@@ -104,7 +104,7 @@ def _refuse_unknown_persons(params: Params, url: str, subjects: Sequence[str], f
     with private_folder(gettempdir()) as work:
         if folder is None:
             folder = work / "features"
-            features.bring(params, folder, find_base(params, url, None).revision, _log.warning)
+            features.bring(params, folder, find_base(params, url, None).revision, _LOG.warning)
         data = FeatureSet.open(folder)
         unknown = [subject for subject in subjects if not data.has_group(subject)]
     if unknown:

@@ -45,7 +45,7 @@ from mbd.trust.lineage_key import LineageKey, read_lineage_key
 from mbd.verifier.bundle import Bundle
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Worker:
         def opened(request: DeletionRequest) -> DeletionRequest:
             if request.state != "certified" or answers.is_answered(request, history):
                 return request
-            _log.warning("request %s was marked as certified, and no certificate in the log shows it", request.id)
+            _LOG.warning("request %s was marked as certified, and no certificate in the log shows it", request.id)
             note = "no certificate in the log shows this deletion"
             return request.moved("failed", self.name, self.request_store.clock(), note, certificate=None)
 
@@ -140,7 +140,7 @@ class Worker:
                 failures = 0
             except (MbdError, OSError) as error:  # such as a store that is away: the next time may succeed
                 failures += 1
-                _log.warning("carrying out requests failed: %s", error)
+                _LOG.warning("carrying out requests failed: %s", error)
             if not wait(min(self.params.serving.poll_seconds * 2**failures, _LONGEST_PAUSE)):
                 return
 
@@ -249,7 +249,7 @@ class Worker:
         except LogDamagedError:
             raise
         except (DataError, VerificationError) as error:
-            _log.warning(
+            _LOG.warning(
                 "batch %s cannot be published, so its requests are carried out again: %s", decision.batch, error
             )
 

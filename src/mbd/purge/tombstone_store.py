@@ -19,7 +19,7 @@ from mbd.storage import open_private, open_store
 from mbd.trust.commitments import SALT_BYTES
 from mbd.trust.trust_file import read_trust
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 def store_tombstones(params: Params | ReaderParams, url: str) -> Tombstones:
@@ -27,7 +27,7 @@ def store_tombstones(params: Params | ReaderParams, url: str) -> Tombstones:
     trust = read_trust(Path(params.certificate.trust))
     tombstones = read_tombstones(open_store(url, params.store), open_private(url, params.store), trust)
     for problem in tombstones.problems:
-        _log.warning("purged files of one purge are not known: %s", problem)
+        _LOG.warning("purged files of one purge are not known: %s", problem)
     return tombstones
 
 

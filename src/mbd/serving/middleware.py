@@ -36,7 +36,7 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_log = logging.getLogger("mbd.serving.access")
+_LOG = logging.getLogger("mbd.serving.access")
 
 
 class RateLimit:
@@ -153,4 +153,4 @@ class RequestContext:
             "status": status,
             "milliseconds": round(seconds * 1e3, 1),
         }
-        _log.info("%s %s %s %s in %s ms", *fields.values(), extra={"fields": fields})
+        _LOG.info("%s %s %s %s in %s ms", *fields.values(), extra={"fields": fields})

@@ -23,7 +23,7 @@ from mbd.storage.store import ConflictError, NotThereError, NotWritableError, St
 MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:missing-by-design:problem:"
 """what the type of every problem begins with"""
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class Problem(BaseModel):
@@ -153,7 +153,7 @@ def _log_failure(scope: Mapping[str, Any], error: Exception) -> None:
     """Log where an error was raised: names of functions and lines, but no message, which can hold data or paths."""
     frames = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-6:]]
     fields = {"request_id": request_id(scope), "error": type(error).__name__, "at": " > ".join(frames)}
-    _log.warning("request %s failed: %s at %s", *fields.values(), extra={"fields": fields})
+    _LOG.warning("request %s failed: %s at %s", *fields.values(), extra={"fields": fields})
 
 
 def install(app: FastAPI) -> None:

@@ -45,7 +45,7 @@ _LATE = timedelta(minutes=10)
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
 _AGAIN = {408, 429}
 _KEPT = 256
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 def read_secret() -> bytes:
@@ -120,7 +120,7 @@ class Webhook(Background):
             try:
                 done = self._deliver_all()
             except (MbdError, OSError) as error:  # the store is away: nothing is lost, and it is tried again
-                _log.warning("webhook %s: its state cannot be read or written (%s)", self.id, type(error).__name__)
+                _LOG.warning("webhook %s: its state cannot be read or written (%s)", self.id, type(error).__name__)
                 done = False
             if done:
                 pause = self.first_pause
@@ -173,13 +173,13 @@ class Webhook(Background):
                 return True
         except urllib.error.HTTPError as error:
             refused = 400 <= error.code < 500 and error.code not in _AGAIN
-            _log.warning(
+            _LOG.warning(
                 "webhook %s answers %s to event %s%s", self.id, error.code, event.id, ": left" if refused else ""
             )
             self.failures += refused
             return refused
         except (OSError, HTTPException) as error:
-            _log.warning("webhook %s does not answer (%s)", self.id, type(error).__name__)
+            _LOG.warning("webhook %s does not answer (%s)", self.id, type(error).__name__)
             return False
 
     def _change(self, change: Callable[[WebhookState | None], WebhookState]) -> None:
@@ -192,7 +192,7 @@ class Webhook(Background):
                 try:
                     known = WebhookState.from_bytes(content, "state of a webhook", file=name)
                 except DataError:
-                    _log.warning("webhook %s: its state is not valid and is made again", self.id)
+                    _LOG.warning("webhook %s: its state is not valid and is made again", self.id)
             self._state = change(known)
             return None if self._state == known else self._state.to_bytes()
 

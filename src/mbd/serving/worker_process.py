@@ -16,7 +16,7 @@ from mbd.background import Background
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _HEALTHY_SECONDS = 60.0
 _STOP_SECONDS = 15.0
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class WorkerProcess(Background):
@@ -57,6 +57,6 @@ class WorkerProcess(Background):
             if self._stop.is_set():
                 return
             pause = self._first_pause if time.monotonic() - started > _HEALTHY_SECONDS else pause
-            _log.warning("the worker ended with exit code %s and is started again in %.0f s", code, pause)
+            _LOG.warning("the worker ended with exit code %s and is started again in %.0f s", code, pause)
             self._stop.wait(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

@@ -30,7 +30,7 @@ from mbd.serving.inference.served import ServedModels, Serving
 from mbd.tensors import Array
 
 _STOP_SECONDS = 10.0
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Batcher:
 def _refusal(name: str, error: Exception) -> InferenceError:
     if isinstance(error, MbdError):
         return invalid(error)
-    _log.error("%s failed on a request: %s", name, type(error).__name__)  # its text may repeat the input
+    _LOG.error("%s failed on a request: %s", name, type(error).__name__)  # its text may repeat the input
     return InferenceError("failed", f"{name} failed on these inputs: {type(error).__name__}")
 
 

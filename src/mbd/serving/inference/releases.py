@@ -130,7 +130,7 @@ class ReleaseLog:
 _STOP_SECONDS = 10.0
 _ADMITTED_SECONDS = 300.0
 """after which the guard is asked again, although nothing was logged: certificates become overdue"""
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class Poller(Background):
@@ -152,11 +152,11 @@ class Poller(Background):
             state = self._releases.read()
             self._withdraw(state)
         except VerificationError as error:
-            _log.error("the log cannot be trusted: %s", error.problem)
+            _LOG.error("the log cannot be trusted: %s", error.problem)
             for model in self._models:
                 self._take_out(model, "the log in the store does not verify, or not all of it can be read")
         except Exception as error:  # the next look may succeed, whatever the reason
-            _log.warning("the log cannot be read: %s", _text(error))
+            _LOG.warning("the log cannot be read: %s", _text(error))
             for model in self._models if self._models.stale else ():
                 self._take_out(model, self._models.stale or "")
         else:
@@ -185,7 +185,7 @@ class Poller(Background):
                 self._admitted[model.name] = state.key, time.monotonic()
             except Exception as error:  # the old one may stay, whatever the reason
                 self._samples.count(metrics.INFERENCE_LOADS_FAILED, model=model.name)
-                _log.warning("release %s of %s is not loaded: %s", current.statement[:16], model.name, _text(error))
+                _LOG.warning("release %s of %s is not loaded: %s", current.statement[:16], model.name, _text(error))
                 # Clients learn what the guard says; other errors can name paths.
                 why = error.problem if isinstance(error, NotAdmittedError) else "the server's log says why"
                 self._keep(model, state, f"its current release is not loaded: {why}")
@@ -206,7 +206,7 @@ class Poller(Background):
         except NotAdmittedError as error:
             self._take_out(model, reason or error.problem)
         except Exception as error:  # the guard could not be asked, so the answer may be as before, for a time
-            _log.warning("the guard could not be asked about %s: %s", model.name, _text(error))
+            _LOG.warning("the guard could not be asked about %s: %s", model.name, _text(error))
             if time.monotonic() - self._admitted[model.name][1] > self._models.log_seconds:
                 self._take_out(model, "the guard could not be asked about it for too long")
 
@@ -230,13 +230,13 @@ class Poller(Background):
         if isinstance(old, Serving):
             self._samples.count(metrics.INFERENCE_SWAPS, model=model.name)
             self._remove(old)
-        _log.info("release %s of %s is served", new.release.statement[:16], model.name)
+        _LOG.info("release %s of %s is served", new.release.statement[:16], model.name)
 
     def _take_out(self, model: ServedModel, reason: str) -> None:
         old, model.state = model.state, Unavailable(reason)
         self._samples.set(metrics.INFERENCE_READY, 0, model=model.name)
         if isinstance(old, Serving):
-            _log.warning("%s is no longer served: %s", model.name, reason)
+            _LOG.warning("%s is no longer served: %s", model.name, reason)
             self._remove(old)
 
     def _remove(self, old: Serving) -> None:
