@@ -60,15 +60,15 @@ def convert(array: Array, dtype: npt.DTypeLike) -> Array:
 
 
 def _copy_rows(array: Array, rows: Array, dtype: npt.DTypeLike) -> Array:
-    found = scratch((len(rows), *array.shape[1:]), dtype)
+    copied = scratch((len(rows), *array.shape[1:]), dtype)
     start, scattered = 0, len(rows) and np.ptp(rows) >= len(rows)
     # A page of a file is mapped with its neighbours, so scattered rows take far more memory than they have bytes.
     for own in in_blocks(rows, _NUMBERS if scattered else math.prod(array.shape[1:])):
-        found[start : start + len(own)] = array[own]
+        copied[start : start + len(own)] = array[own]
         start += len(own)
         release(array)
-        release(found)
-    return found
+        release(copied)
+    return copied
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,11 @@ class Columns:
     def __getitem__(self, rows: Array | slice) -> Array:
         """Return the rows at these positions."""
         at, ends = self.rows[rows], np.cumsum((0, *self.blocks))
-        found = np.empty((len(at), ends[-1]))
+        values = np.empty((len(at), ends[-1]))
         for part, start, end in zip(self.parts, ends, ends[1:], strict=False):
-            found[:, start:end] = part[at]
+            values[:, start:end] = part[at]
             release(part)
-        return found
+        return values
 
 
 def row_by_row(matrix: Wide, of: Callable[[Array], Array] = lambda x: x) -> Array:

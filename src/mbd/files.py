@@ -107,13 +107,13 @@ def read_step(folder: Path, step: str | None = None) -> dict[str, Any]:
         raise DataError("the record of the step is not valid", file=file, hint=hint) from error
     if step not in (None, writer):
         raise DataError(f"the folder is not an output of `mbd {step}`", file=file, key="step", value=writer, hint=hint)
-    found = file_digests(folder)
-    if changed := sorted(name for name in {*written, *found} if written.get(name) != found.get(name)):
+    now = file_digests(folder)
+    if changed := sorted(name for name in {*written, *now} if written.get(name) != now.get(name)):
         name = changed[0]
         raise DataError(
             "the file is not what the step wrote",
             file=folder / name,
-            value=f"sha256 {found.get(name, 'none: the file is missing')}, written {written.get(name, 'no such file')}",
+            value=f"sha256 {now.get(name, 'none: the file is missing')}, written {written.get(name, 'no such file')}",
             hint=hint,
         )
     return record

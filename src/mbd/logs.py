@@ -91,7 +91,7 @@ def configure(level: int | None = None, form: LogFormat | None = None) -> None:
 
 def serve() -> None:
     """Log as a service does: also what the HTTP server warns of, and without paths of this machine in any line."""
-    if not any(isinstance(one, _WithoutPaths) for one in _HANDLER.filters):
+    if not any(isinstance(each, _WithoutPaths) for each in _HANDLER.filters):
         _HANDLER.addFilter(_WithoutPaths())
     server = logging.getLogger("uvicorn")
     server.handlers, server.propagate = [_HANDLER], False

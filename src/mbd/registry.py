@@ -153,15 +153,15 @@ class Registry(Generic[T]):
     def _plugins(self) -> "dict[str, list[EntryPoint]]":
         from importlib.metadata import entry_points  # noqa: PLC0415 -- slow, and built-in names need it not
 
-        found: dict[str, list[EntryPoint]] = {}
+        plugins: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=self.group):
-            found.setdefault(entry.name, []).append(entry)
-        for name in set(found) & set(self.builtin):
+            plugins.setdefault(entry.name, []).append(entry)
+        for name in set(plugins) & set(self.builtin):
             raise PluginError(
-                f"{_packages(found[name])} provides a {self.what} named {name!r}, which is built in",
+                f"{_packages(plugins[name])} provides a {self.what} named {name!r}, which is built in",
                 hint="uninstall the package, or ask its authors for another name",
             )
-        return found
+        return plugins
 
     def _load_plugin(self, name: str) -> T:
         entries = self._plugins[name]
@@ -173,21 +173,21 @@ class Registry(Generic[T]):
                 hint="uninstall all but one of them",
             )
         try:
-            found = entries[0].load()
+            plugin = entries[0].load()
         except Exception as error:  # an import runs the plug-in's code, which may raise anything
             raise PluginError(
                 f"the {self.what} {name!r} of {_packages(entries)} cannot be imported: {type(error).__name__}: {error}",
                 value=entries[0].value,
                 hint="install what the package needs, or another version of it",
             ) from error
-        if not isinstance(found, load(self._described_by)):
+        if not isinstance(plugin, load(self._described_by)):
             raise PluginError(
-                f"the {self.what} {name!r} of {_packages(entries)} is a {type(found).__name__}, "
+                f"the {self.what} {name!r} of {_packages(entries)} is a {type(plugin).__name__}, "
                 f"not a {self._described_by.replace(':', '.')}",
                 value=entries[0].value,
                 hint="see docs/extending.md",
             )
-        return found  # type: ignore[no-any-return]
+        return plugin  # type: ignore[no-any-return]
 
 
 def _packages(entries: "list[EntryPoint]") -> str:

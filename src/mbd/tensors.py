@@ -146,10 +146,10 @@ def open_tensors(path: Path) -> Tensors:
 
 
 def _every_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise ValueError("a key occurs twice")
-    return found
+    return mapping
 
 
 def _check_coverage(path: Path, header: dict[str, Any], size: int) -> None:
@@ -217,8 +217,8 @@ def round_mantissa(array: Array, bits: int) -> Array:
     if bits >= mantissa:
         return array
     raw = np.asarray(array).view(integer)
-    low, one = integer((1 << (mantissa - bits)) - 1), integer(1)
-    up = (low >> one) + ((raw >> integer(mantissa - bits)) & one)
+    low, unit = integer((1 << (mantissa - bits)) - 1), integer(1)
+    up = (low >> unit) + ((raw >> integer(mantissa - bits)) & unit)
     rounded = ((raw + up) & ~low).view(array.dtype)
     # The largest numbers would become infinite; infinity and NaN have a mantissa of their own, which may overflow.
     nearest = np.where(np.isfinite(rounded), rounded, (raw & ~low).view(array.dtype))

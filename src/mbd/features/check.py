@@ -177,13 +177,13 @@ def _check_labels(split: str, rows: Rows, collection: Collection, label_range: t
 def _check_disjoint(collection: Collection) -> None:
     ids = {split: rows.ids for split, rows in collection.splits.items()}
     groups = {split: np.unique(rows.groups) for split, rows in collection.splits.items()}
-    for one, other in combinations(collection.splits, 2):
+    for first, second in combinations(collection.splits, 2):
         for what, names in (("id", ids), ("group", groups)):
-            common = np.intersect1d(names[one], names[other], assume_unique=True)
+            common = np.intersect1d(names[first], names[second], assume_unique=True)
             if len(common):
                 raise DataError(
-                    f"the splits {one} and {other} share {len(common)} {what}{'s' * (len(common) > 1)}",
-                    key=f"{one}_{what}s",
+                    f"the splits {first} and {second} share {len(common)} {what}{'s' * (len(common) > 1)}",
+                    key=f"{first}_{what}s",
                     value=common[0],
                     hint=_APART[what],
                 )

@@ -158,10 +158,10 @@ class Split:
 
     def take(self, index: Array | slice) -> Rows:
         """Read the rows at `index` (positions, a slice or a mask), and nothing else."""
-        found = self.mapped().take(np.arange(len(self))[index])
+        rows = self.mapped().take(np.arange(len(self))[index])
         for tensors in (self._rows, *self._modality.values()):
             tensors.release()
-        return found
+        return rows
 
     def mapped(self) -> Rows:
         """Return the whole split, whose arrays are read from disk when they are looked at."""
@@ -258,12 +258,12 @@ class FeatureSet:
         for name in expected:
             open_tensors(self.folder / name)
         with ThreadPoolExecutor() as pool:
-            found = dict(zip(expected, pool.map(lambda name: sha256_file(self.folder / name), expected), strict=True))
+            digests = dict(zip(expected, pool.map(lambda name: sha256_file(self.folder / name), expected), strict=True))
         for name, digest in expected.items():
-            if found[name] != digest:
+            if digests[name] != digest:
                 raise DataError(
                     "the file is not the one that the manifest lists",
                     file=self.folder / name,
-                    value=f"sha256 {found[name]}, listed {digest}",
+                    value=f"sha256 {digests[name]}, listed {digest}",
                     hint="make or fetch the FeatureSet again",
                 )

@@ -199,8 +199,8 @@ def corrupt(rows: Rows, params: CorruptionSettings, seed: int) -> Rows:
             available, damaged = available[:, None] & inside, damaged[:, None] & inside
         vectors = array[available]
         context = _Context(vectors.reshape(len(vectors), -1), np.flatnonzero(damaged[available]), params, rng)
-        found = how(context).reshape(-1, *vectors.shape[1:])
-        features[modality][damaged] = np.clip(np.rint(found), 0, 255) if array.dtype == np.uint8 else found
+        damage = how(context).reshape(-1, *vectors.shape[1:])
+        features[modality][damaged] = np.clip(np.rint(damage), 0, 255) if array.dtype == np.uint8 else damage
         if kind == "tokens":
             features[modality] *= within(rows.lengths[modality], array.shape[1])
     return replace(rows, features=features)

@@ -62,22 +62,22 @@ def with_labels(
 def _numbered(path: Path, labels: Array, names: Sequence[str]) -> tuple[Array, tuple[str, ...], dict[str, Any]]:
     """Return class numbers from 0 without gaps, the name of each class, and a note where numbers have changed."""
     whole = labels.dtype.kind != "f" or (np.isfinite(labels).all() and (labels == labels.round()).all())
-    found, numbers = np.unique(labels, return_inverse=True)
-    if not whole or len(found) > MOST_CLASSES:
+    values, numbers = np.unique(labels, return_inverse=True)
+    if not whole or len(values) > MOST_CLASSES:
         raise DataError(
             f"classes must be texts or whole numbers, {MOST_CLASSES} at the most",
             file=path,
             key="labels",
-            value=f"{found[0]} to {found[-1]}, {len(found)} different ones",
+            value=f"{values[0]} to {values[-1]}, {len(values)} different ones",
             hint="set features.source.task=regression if these are scores",
         )
     if labels.dtype.kind in "US":
-        return numbers.astype(np.int64), tuple(map(str, found)), {}
-    found = found.astype(np.int64)
-    classes = tuple(names[c] if 0 <= c < len(names) else str(c) for c in found.tolist())
+        return numbers.astype(np.int64), tuple(map(str, values)), {}
+    values = values.astype(np.int64)
+    classes = tuple(names[c] if 0 <= c < len(names) else str(c) for c in values.tolist())
     notes: dict[str, Any] = {}
-    if not np.array_equal(found, np.arange(len(found))):
-        notes["classes"] = f"numbered {found[0]} to {found[-1]} in the file, 0 to {len(found) - 1} here"
-        if gaps := sorted(set(range(found[0], found[-1])) - set(found.tolist()))[:10]:
+    if not np.array_equal(values, np.arange(len(values))):
+        notes["classes"] = f"numbered {values[0]} to {values[-1]} in the file, 0 to {len(values) - 1} here"
+        if gaps := sorted(set(range(values[0], values[-1])) - set(values.tolist()))[:10]:
             notes["class numbers that no row has"] = gaps
     return numbers.astype(np.int64), classes, notes

@@ -144,12 +144,12 @@ def _find_manifest(files: Any, place: _Place) -> str | None:  # noqa: ANN401 -- 
 
 
 def _verify(place: _Place, folder: Path, committed_md5: str | None, unreadable: tuple[str, ...]) -> None:
-    found = hashlib.md5((folder / MANIFEST).read_bytes(), usedforsecurity=False).hexdigest()
-    if committed_md5 not in {None, found}:
+    md5 = hashlib.md5((folder / MANIFEST).read_bytes(), usedforsecurity=False).hexdigest()
+    if committed_md5 not in {None, md5}:
         raise DataError(
             f"the manifest is not the one that was committed in {place.shown}",
             file=f"{place.path}/{MANIFEST}",
-            value=f"md5 {found}, committed {committed_md5}",
+            value=f"md5 {md5}, committed {committed_md5}",
             hint="the DVC remote is damaged: push the FeatureSet again from a machine that has it",
         )
     try:

@@ -85,12 +85,12 @@ class Rows:
 
     def inputs(self, modalities: Iterable[str] | None = None) -> dict[str, Array]:
         """Return the features of these modalities (default: all) with their lengths, as a model takes them."""
-        found = {}
+        inputs = {}
         for m in self.features if modalities is None else modalities:
-            found[m] = self.features[m]
+            inputs[m] = self.features[m]
             if m in self.lengths:
-                found[lengths_of(m)] = self.lengths[m]
-        return found
+                inputs[lengths_of(m)] = self.lengths[m]
+        return inputs
 
     def swapped(self, modality: str, index: Array) -> "Rows":
         """Return the rows with this modality of the rows at `index`."""
@@ -104,9 +104,9 @@ class Rows:
             return parts[0]
 
         def both(name: str) -> dict[str, Array]:
-            found = [getattr(part, name) for part in parts]
-            common = [m for m in found[0] if all(m in other for other in found)]
-            return {m: _concatenated([part[m] for part in found]) for m in common}
+            parts_of = [getattr(part, name) for part in parts]
+            common = [m for m in parts_of[0] if all(m in other for other in parts_of)]
+            return {m: _concatenated([part[m] for part in parts_of]) for m in common}
 
         ids, groups, labels = (
             np.concatenate([getattr(p, name) for p in parts]) for name in ("ids", "groups", "labels")
@@ -128,9 +128,9 @@ class Rows:
 
 def _concatenated(parts: Sequence[Array]) -> Array:
     kind = np.result_type(*parts)
-    found = scratch((sum(map(len, parts)), *parts[0].shape[1:]), kind)
-    np.concatenate(parts, out=found)
-    return found
+    joined = scratch((sum(map(len, parts)), *parts[0].shape[1:]), kind)
+    np.concatenate(parts, out=joined)
+    return joined
 
 
 @dataclass(frozen=True)

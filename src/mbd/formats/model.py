@@ -47,14 +47,14 @@ def landmarks_name(modality: str) -> str:
 
 def module_tensors(modalities: Collection[str], tensors: Mapping[str, T]) -> dict[Tag, dict[str, T]]:
     """Return the tensors of each module, by their names in it, smaller tags first."""
-    found: dict[Tag, dict[str, T]] = {}
+    modules: dict[Tag, dict[str, T]] = {}
     for name, tensor in tensors.items():
         kind, _, rest = name.partition(".")
         module, _, own = rest.partition(".")
         tag = tuple(dotted(part) for part in module.split("+"))
         if kind == _MODULE and set(tag) <= set(modalities) and list(tag) == sorted(set(tag)):
-            found.setdefault(tag, {})[own] = tensor
-    return {tag: found[tag] for tag in sorted(found, key=lambda tag: (len(tag), tag))}
+            modules.setdefault(tag, {})[own] = tensor
+    return {tag: modules[tag] for tag in sorted(modules, key=lambda tag: (len(tag), tag))}
 
 
 ComponentName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*(:[A-Za-z_][A-Za-z0-9_]*)?$", max_length=200)]

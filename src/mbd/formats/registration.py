@@ -79,7 +79,7 @@ class Registration(Record):
     def _whole(self) -> "Registration":
         if not set(self.inputs) <= set(self.sees):
             raise ValueError("a model has seen the modalities that it takes")
-        left_out = [frozenset(one.without) for one in self.references]
+        left_out = [frozenset(reference.without) for reference in self.references]
         if len(set(left_out)) < len(left_out) or not all(gone < set(self.inputs) for gone in left_out):
             raise ValueError("each reference leaves out other modalities of the model, and not all of them")
         return self

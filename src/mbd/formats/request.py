@@ -117,8 +117,8 @@ class DeletionRequest(Record):
 
 def _no_file_is_a_folder(files: dict[str, str]) -> dict[str, str]:
     for name in files:
-        if found := next((str(folder) for folder in PurePosixPath(name).parents if str(folder) in files), None):
-            raise ValueError(f"{found!r} is a file, and a folder of {name!r}")
+        if folder_name := next((str(folder) for folder in PurePosixPath(name).parents if str(folder) in files), None):
+            raise ValueError(f"{folder_name!r} is a file, and a folder of {name!r}")
     return files
 
 

@@ -122,19 +122,19 @@ def required_measures(audit: AuditSummary, modality: str) -> dict[str, float]:
 
 def power_in_words(record: LeakageRecord) -> str:
     """Say what an audit would have found: for each modality its sharpest attack, and each utility that was judged."""
-    found = [
+    sizes = [
         f"a leak of {sharpest.detectable:+.3g} ({modality}; {sharpest.id})"
         for modality in record.modalities
         if (sharpest := _sharpest(record, modality)) is not None
     ]
-    found += [
+    sizes += [
         f"{'no loss' if utility.detectable is None else f'a loss of {utility.detectable:.3g}'} ({utility.metric})"
         for utility in record.utility
         if utility.decision != "informational"
     ]
     share = record.suite.parameters.get("least_power")
     probability = f" with a probability of {100 * share:g} %" if isinstance(share, int | float) else ""
-    return f"at these rows the audit finds{probability} {', '.join(found) or 'no leak and no loss, however large'}"
+    return f"at these rows the audit finds{probability} {', '.join(sizes) or 'no leak and no loss, however large'}"
 
 
 def _sharpest(record: LeakageRecord, modality: str) -> AttackRecord | None:

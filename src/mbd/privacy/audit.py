@@ -89,11 +89,11 @@ def lower_bound(scores: Array, members: Array, *, delta: float, confidence: floa
         return Bound(0.0, "rates")
     thresholds = np.quantile(choosing[0], np.linspace(0, 1, _THRESHOLDS))
     best = thresholds[np.argmax(_rate_bounds(*choosing, thresholds, delta, each))]
-    found = [Bound(float(_rate_bounds(*counting, best[None], delta, each)[0]), "rates")]
+    bounds = [Bound(float(_rate_bounds(*counting, best[None], delta, each)[0]), "rates")]
     choosing, counting = (_balanced(*half, seed) for half in (choosing, counting))
     share = max(_GUESSED, key=lambda share: _guess_bound(*choosing, share, delta, each))
-    found.append(Bound(_guess_bound(*counting, share, delta, each), "one run"))
-    return max(found, key=lambda bound: bound.epsilon)
+    bounds.append(Bound(_guess_bound(*counting, share, delta, each), "one run"))
+    return max(bounds, key=lambda bound: bound.epsilon)
 
 
 def _rate_bounds(scores: Array, members: Array, thresholds: Array, delta: float, confidence: float) -> Array:

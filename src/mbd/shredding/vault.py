@@ -250,12 +250,12 @@ def _decrypt_file(unit: Unit, file: Path, target: BinaryIO, keyring: Keyring) ->
     subject = unit.subject(file)
     with file.open("rb", buffering=0) as source:
         header = read_header(source)
-        found = header[0].subject
-        if found != subject:
+        stated = header[0].subject
+        if stated != subject:
             raise DataError(
                 "the encrypted file belongs to another place",
                 file=file,
-                value=f"{found.name} of {', '.join(found.modalities)} in the lineage {found.lineage}",
+                value=f"{stated.name} of {', '.join(stated.modalities)} in the lineage {stated.lineage}",
                 hint=f"expected {subject.name} of {', '.join(subject.modalities)} in {subject.lineage}; "
                 "fetch it again, or set shredding.lineage as when it was encrypted",
             )

@@ -104,8 +104,8 @@ def _without_sources(text: str, params: Params, folder: Path) -> str:
     own = next((name for name in (f"{module}.py", f"{module}/__init__.py") if (folder / name).exists()), None)
     kept = {"data": params.features.source.path, "src/mbd/model": own}
 
-    def line(found: re.Match[str]) -> str:
-        name = kept.get(found[1])
-        return found[0].replace(found[1], to_json(name).strip()) if name else ""
+    def line(match: re.Match[str]) -> str:
+        name = kept.get(match[1])
+        return match[0].replace(match[1], to_json(name).strip()) if name else ""
 
     return re.sub(r"\n +deps:\n(?= +params:)", "\n", _OURS.sub(line, text))

@@ -216,8 +216,8 @@ def test_metrics(model: Model, data: FeatureSet) -> dict[str, dict[str, float]]:
     """Return the metrics of a model on the valid and the test split, as far as it was not fitted to them."""
     metrics = {}
     for split in (split for split in ("valid", "test") if split not in model.record.fitted_to):
-        found = data.split(split)
-        rows = found.take(np.any(list(found.available.values()), axis=0))
+        rows_of = data.split(split)
+        rows = rows_of.take(np.any(list(rows_of.available.values()), axis=0))
         values = task_metrics(model.record.task, rows.labels, model.predict(rows.inputs(), rows.available))
         metrics[split] = {name: round(value, _DIGITS) for name, value in values.items()}
     return metrics

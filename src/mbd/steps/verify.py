@@ -122,8 +122,8 @@ def _in_folder(
 def _in_store(
     params: "Params | ReaderParams", source: str, model: Path | None, folder: Path, trust: Trust | None, *, named: bool
 ) -> VerificationInput:
-    if shown := _PAGE.fullmatch(source):
-        source = f"{shown['site']}/store/certificates/{shown['digest']}"
+    if page := _PAGE.fullmatch(source):
+        source = f"{page['site']}/store/certificates/{page['digest']}"
     match = _PLACE.fullmatch(source)
     if match is None:
         raise UsageError("this is not the location of a certificate", value=without_credentials(source))

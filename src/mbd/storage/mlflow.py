@@ -184,9 +184,9 @@ class MlflowRegistry:
         made = self._client.create_model_version(name, source, run.info.run_id, tags=dict(tags))
         return self._version(made)
 
-    def _version(self, found: Any) -> Version:  # noqa: ANN401 -- a class of MLflow
-        location = self._client.get_model_version_download_uri(found.name, found.version)
-        return Version(found.name, str(found.version), location, dict(found.tags))
+    def _version(self, version: Any) -> Version:  # noqa: ANN401 -- a class of MLflow
+        location = self._client.get_model_version_download_uri(version.name, version.version)
+        return Version(version.name, str(version.version), location, dict(version.tags))
 
     def _repository(self, location: str) -> Any:  # noqa: ANN401 -- a class of MLflow
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository  # noqa: PLC0415

@@ -67,13 +67,13 @@ def progress(what: str, size: int) -> Iterator[Callable[[int], object]]:
         yield bar.update
 
 
-def check_digest(found: str, expected: str | None, name: str, url: str) -> None:
+def check_digest(digest: str, expected: str | None, name: str, url: str) -> None:
     """Raise a VerificationError unless the digest is the expected one (None: any)."""
-    if expected not in {None, found}:
+    if expected not in {None, digest}:
         raise VerificationError(
             f"the object in {url} does not have the expected digest",
             key=name,
-            value=f"SHA-256 {found}, expected {expected}",
+            value=f"SHA-256 {digest}, expected {expected}",
             hint="the object was damaged or replaced: do not use it, and contact its publisher",
         )
 

@@ -203,11 +203,11 @@ def _align(modality: str, sequence: Sequence, utterances: _Utterances) -> tuple[
     for video, begin, size in progress_bar(
         iterable=zip(videos, begins, sizes, strict=True), desc=modality, total=len(videos)
     ):
-        found = sequence.video(str(video))
-        if found is None:
+        segments = sequence.video(str(video))
+        if segments is None:
             absent += 1
             continue
-        features, intervals = found
+        features, intervals = segments
         if not matrix.size:
             matrix = np.zeros((len(available), features.shape[1]), dtype=np.float32)
         if features.shape[1] != matrix.shape[1]:

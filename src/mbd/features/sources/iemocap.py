@@ -214,15 +214,15 @@ def _utterances(
     path: Path, places: Places, dialogue: str | int, wanted: tuple[str, ...]
 ) -> tuple[Array, Array, Array, dict[str, Array]]:
     """Return the ids, groups, labels and vectors of a dialogue."""
-    found: dict[str, Array] = {"labels": _numbers(path, "labels", dialogue, places["labels"][dialogue])}
-    count = len(found["labels"])
+    arrays: dict[str, Array] = {"labels": _numbers(path, "labels", dialogue, places["labels"][dialogue])}
+    count = len(arrays["labels"])
     for modality in wanted:
-        found[modality] = _matrix(path, modality, dialogue, places[modality].get(dialogue, ()))
+        arrays[modality] = _matrix(path, modality, dialogue, places[modality].get(dialogue, ()))
     ids = places["ids"].get(dialogue) if "ids" in places else None
     if not isinstance(ids, list | tuple | np.ndarray) or not all(isinstance(identifier, str) for identifier in ids):
         ids = [f"{dialogue}_{number:03d}" for number in range(count)]
-    found["ids"] = np.array(ids, dtype=np.str_)
-    for name, array in found.items():
+    arrays["ids"] = np.array(ids, dtype=np.str_)
+    for name, array in arrays.items():
         if len(array) != count:
             raise DataError(
                 f"the dialogue {dialogue} has {count} labels and {len(array)} of {name}",
@@ -230,7 +230,7 @@ def _utterances(
                 key=name,
                 hint="every utterance needs one of each; leave a modality out with features.source.modalities",
             )
-    return found["ids"], np.full(count, str(dialogue)), found["labels"], {m: found[m] for m in wanted}
+    return arrays["ids"], np.full(count, str(dialogue)), arrays["labels"], {m: arrays[m] for m in wanted}
 
 
 def _numbers(path: Path, name: str, dialogue: str | int, values: object) -> Array:

@@ -185,8 +185,8 @@ def _vectors(encoder: Encoder, contents: list[Content | None], damaged: Array, p
     if damaged.any():
         harmful = encoder.damaged(raw_damage(encoder.modality, params.damage.corruption, params.seed))
         places = np.flatnonzero(damaged)
-        found = extract(harmful, [contents[place] for place in places], cache, workers)
-        for place, vector in zip(places, found, strict=True):
+        replaced = extract(harmful, [contents[place] for place in places], cache, workers)
+        for place, vector in zip(places, replaced, strict=True):
             vectors[place] = vector
     return vectors
 
@@ -212,9 +212,9 @@ def _sequences(modality: str, vectors: list[Array]) -> _Sequences:
     sizes = np.array([max(vector.size - 1, 0) for vector in vectors])
     lengths = sizes if tokens else sizes // width
     inside = within(lengths, int(lengths.max()))
-    found = np.concatenate([vector[1:] for vector in vectors])
+    entries = np.concatenate([vector[1:] for vector in vectors])
     features = np.zeros(inside.shape if tokens else (*inside.shape, width), np.int64 if tokens else np.float32)
-    features[inside] = found if tokens else found.reshape(-1, width)
+    features[inside] = entries if tokens else entries.reshape(-1, width)
     return _Sequences(features, lengths, width)
 
 

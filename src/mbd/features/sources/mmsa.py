@@ -149,14 +149,14 @@ def _rows(split: _Split, labels: Array, modalities: tuple[str, ...], notes: dict
         if len(sequences) != len(ids):
             raise split.wrong(key, f"there must be as many rows of {key} as ids", f"{len(sequences)} and {len(ids)}")
         lengths = _lengths(split, key, sequences, notes)
-        found = (keep if keeps else pool)(sequences, lengths)
-        features[modality], available[modality] = found.features, found.available
-        if found.lengths is not None:
-            true_lengths[modality] = found.lengths
+        frames = (keep if keeps else pool)(sequences, lengths)
+        features[modality], available[modality] = frames.features, frames.available
+        if frames.lengths is not None:
+            true_lengths[modality] = frames.lengths
         for what, count in (
-            ("values that were NaN or infinite, set to 0", found.corrected),
-            ("rows with frames beyond their length", found.left_out),
-            ("rows without the modality", int((~found.available).sum())),
+            ("values that were NaN or infinite, set to 0", frames.corrected),
+            ("rows with frames beyond their length", frames.left_out),
+            ("rows without the modality", int((~frames.available).sum())),
         ):
             _note(notes, what, split.name, modality, count)
     return Rows.of(ids, labels, features, available=available, lengths=true_lengths)
@@ -195,8 +195,8 @@ def _classes(splits: list[_Split], notes: dict[str, Any]) -> tuple[dict[str, Arr
     """Return the class of each row from 0 up, and the classes' names."""
     annotations = {s.name: s.texts("annotations") for s in splits if "annotations" in s.entries}
     if not any("classification_labels" in split.entries for split in splits) and len(annotations) == len(splits):
-        found = {name for names in annotations.values() for name in names}
-        classes = tuple(p for p in _POLARITIES if p in found) + tuple(sorted(found - set(_POLARITIES)))
+        annotated = {name for names in annotations.values() for name in names}
+        classes = tuple(p for p in _POLARITIES if p in annotated) + tuple(sorted(annotated - set(_POLARITIES)))
         place = {name: k for k, name in enumerate(classes)}
         return {s: np.array([place[n] for n in names], np.int64) for s, names in annotations.items()}, classes
     codes = {}

@@ -75,13 +75,13 @@ def _read_arrays(path: Path) -> dict[str, Array]:
         raise DataError("the file is missing", file=path, key="features.source.path", hint=hint)
     try:
         with zipfile.ZipFile(path) as archive:
-            found = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-            _check_sizes(path, list(found.values()))
-            entries = {name: entry for name, entry in found.items() if _KEY.match(name)}
+            members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+            _check_sizes(path, list(members.values()))
+            entries = {name: entry for name, entry in members.items() if _KEY.match(name)}
             for entry in entries.values():
                 archive.open(entry).close()  # refuses a local header that contradicts the directory
         if not entries:
-            raise DataError("no array belongs to a split", file=path, value=", ".join(found) or "none", hint=_NAMES)
+            raise DataError("no array belongs to a split", file=path, value=", ".join(members) or "none", hint=_NAMES)
         with path.open("rb") as stream:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         with ThreadPoolExecutor() as pool:
@@ -152,12 +152,12 @@ def _array(path: Path, mapped: mmap.mmap, entry: zipfile.ZipInfo) -> Array:
 
 def _keys_of(split: str, arrays: dict[str, Array]) -> dict[str, str]:
     """Map what follows the split's name to the key of the array."""
-    found = {}
+    key_of = {}
     for key in arrays:
         match = _KEY.match(key)
         if match and SPLIT_ALIASES.get(match[1], match[1]) == split:
-            found[match[2]] = key
-    return found
+            key_of[match[2]] = key
+    return key_of
 
 
 def _modalities(
@@ -216,14 +216,14 @@ def _rows(
         return array
 
     parts = {m: _modality(path, m, keys, numbers, pooled) for m in wanted}
-    found = {m: part.available for m, part in parts.items() if part.available is not None}
+    by_length = {m: part.available for m, part in parts.items() if part.available is not None}
     given = {m: get(f"{m}_available").astype(bool) for m in wanted if f"{m}_available" in keys}
     return Rows.of(
         get("ids").astype(np.str_),
         get("labels").ravel(),
         {m: part.features for m, part in parts.items()},
         groups=arrays[keys["groups"]].astype(np.str_) if "groups" in keys else None,
-        available=found | {m: bits & found[m] if m in found else bits for m, bits in given.items()},
+        available=by_length | {m: bits & by_length[m] if m in by_length else bits for m, bits in given.items()},
         attributes={m: get(f"{m}_attribute").astype(np.int8) for m in wanted if f"{m}_attribute" in keys},
         lengths={m: part.lengths for m, part in parts.items() if part.lengths is not None},
     )

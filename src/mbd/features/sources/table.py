@@ -87,13 +87,13 @@ def _files(folder: Path) -> dict[str, list[Path]]:
     """Return the files of each split in a folder: `train.csv`, or those in `train/`; of a single saved set by ""."""
     if (folder / "state.json").is_file():
         return {"": sorted(file for file in folder.iterdir() if file.suffix == ".arrow")}
-    found: dict[str, list[Path]] = {}
+    by_split: dict[str, list[Path]] = {}
     for entry in sorted(folder.iterdir()):
         split = SPLIT_ALIASES.get(entry.stem, entry.stem)
         if split in SPLITS:
             inside = sorted(entry.iterdir()) if entry.is_dir() else [entry]
-            found[split] = [file for file in inside if file.suffix in _SUFFIXES]
-    return {split: files for split, files in found.items() if files}
+            by_split[split] = [file for file in inside if file.suffix in _SUFFIXES]
+    return {split: files for split, files in by_split.items() if files}
 
 
 def _tables(path: Path, split_column: str) -> tuple[list[Path], pa.Table]:
@@ -260,18 +260,18 @@ def _modality_columns(
 ) -> dict[str, list[str]]:
     """Return the columns of each modality: one of lists, or numbered ones in their order."""
     special = {settings.id, settings.label, settings.split, settings.group}
-    found = _candidates(table, special)
-    names = settings.modalities or {name: name for name in found}
+    candidates = _candidates(table, special)
+    names = settings.modalities or {name: name for name in candidates}
     for modality, column in names.items():
-        if column not in found:
+        if column not in candidates:
             raise DataError(
                 f"there is no column of lists {column!r}, and no columns {column}_0, {column}_1 …",
                 file=path,
                 key=f"{_KEY}.modalities",
                 value=f"{modality}: {column}",
-                hint=f"found: {', '.join(found) or 'none'}",
+                hint=f"found: {', '.join(candidates) or 'none'}",
             )
-    chosen = {modality: found[names[modality]] for modality in choose_modalities(path, asked, names)}
+    chosen = {modality: candidates[names[modality]] for modality in choose_modalities(path, asked, names)}
     if len(chosen) < 2:
         raise DataError(
             "a multimodal model needs at least two modalities",
@@ -285,20 +285,20 @@ def _modality_columns(
 
 def _candidates(table: pa.Table, special: set[str]) -> dict[str, list[str]]:
     """Return what could be modalities, with their columns."""
-    found: dict[str, list[str]] = {}
+    columns_of: dict[str, list[str]] = {}
     numbered: dict[str, dict[int, pa.Field]] = {}
     for field in table.schema:
         if field.name in special:
             continue
         if _is_list(field.type) or (pa.types.is_string(field.type) and _begins_a_list(table.column(field.name))):
-            found[field.name] = [field.name]
+            columns_of[field.name] = [field.name]
         elif match := _NUMBERED.match(field.name):
             numbered.setdefault(match[1].rstrip(_SEPARATORS), {})[int(match[2])] = field
     for prefix, fields in numbered.items():
         # Text in one of the columns is a mistake to be named; where all of them are text, they are no modality.
-        if len(fields) > 1 and prefix not in found and any(_is_number(field.type) for field in fields.values()):
-            found[prefix] = [fields[number].name for number in sorted(fields)]
-    return found
+        if len(fields) > 1 and prefix not in columns_of and any(_is_number(field.type) for field in fields.values()):
+            columns_of[prefix] = [fields[number].name for number in sorted(fields)]
+    return columns_of
 
 
 def _is_number(kind: pa.DataType) -> bool:
