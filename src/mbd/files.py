@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import rfc8785
 
@@ -47,18 +47,32 @@ def file_digests(folder: Path, known: Mapping[str, str] | None = None) -> dict[s
         return dict(zip(names, digests, strict=True))
 
 
-def write_file(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
-    """Write `data` to `path` atomically; until it is complete, only its owner can read it."""
+def write_file(path: Path, data: bytes | str, *, mode: int = 0o644, new: bool = False) -> None:
+    """Write `data` to `path` as :func:`whole_file` does."""
+    with whole_file(path, mode=mode, new=new) as stream:
+        stream.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def whole_file(path: Path, *, mode: int = 0o644, new: bool = False) -> Iterator[BinaryIO]:
+    """Within: a file that becomes `path` on success and is removed on failure; until then only its owner can read it.
+
+    With `new` an existing file is never replaced: then it raises FileExistsError.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.partial.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.partial.")
     temporary = Path(name)
     try:
         with _naming(path), os.fdopen(handle, "wb") as stream:
-            stream.write(data.encode() if isinstance(data, str) else data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(mode)
-        temporary.replace(path)
+        if new:
+            os.link(temporary, path)
+            temporary.unlink()
+        else:
+            temporary.replace(path)
     except BaseException:
         temporary.unlink()
         raise
@@ -186,9 +200,9 @@ def _remove_abandoned(out: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool) -> Iterator[None]:
-    """Hold an exclusive lock on a folder; without `wait`, raise BlockingIOError if another process holds it."""
-    handle = os.open(folder, os.O_RDONLY)
+def locked(path: Path, *, wait: bool) -> Iterator[None]:
+    """Hold an exclusive lock on a file or folder; without `wait`, raise BlockingIOError if another process holds it."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield

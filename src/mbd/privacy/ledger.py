@@ -15,17 +15,15 @@ counts once. (If the new model is in place already, that run only settles the ch
 a release is final: deleting again, with fresh noise, is a second release and costs again.
 """
 
-import fcntl
 import math
-import os
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from mbd.errors import DataError, ExitCode, MbdError
-from mbd.files import canonical_digest, write_file
+from mbd.files import canonical_digest, locked, write_file
 from mbd.formats.guarantee import LedgerEntry, LedgerLine, LineageBudget
 from mbd.privacy.gaussian import epsilon_by_gaussian
 
@@ -173,7 +171,14 @@ def open_ledger(folder: Path, lineage: str, *, known: tuple[str, ...] = ()) -> I
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{lineage}.jsonl"
-    with _locked(folder / f".{lineage}.lock", file):
+    lock = folder / f".{lineage}.lock"
+    lock.touch()
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(lock, wait=False))
+        except BlockingIOError as error:
+            hint = "wait until it has finished, and run this again"
+            raise MbdError("another deletion of this lineage is running", file=file, hint=hint) from error
         ledger = Ledger(file, lineage)
         if any(digest not in ledger.known for digest in known):
             raise _damaged(file, "an entry that an earlier deletion record lists is not in it")
@@ -222,20 +227,3 @@ def _damaged(file: Path, how: str) -> DataError:
         hint="restore the file from a backup; without one, move it away and enter what the store's certificates state: "
         "`mbd certificate restore-ledger --model DIR`",
     )
-
-
-@contextmanager
-def _locked(lock: Path, file: Path) -> Iterator[None]:
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise MbdError(
-                "another deletion of this lineage is running",
-                file=file,
-                hint="wait until it has finished, and run this again",
-            ) from error
-        yield
-    finally:
-        os.close(handle)

@@ -5,13 +5,12 @@
 A killed process leaves its folder behind, but not its lock, so the next process removes it.
 """
 
-import fcntl
 import os
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mbd.errors import UsageError
@@ -32,16 +31,15 @@ def private_folder(parent: str | None, key: str = _KEY) -> Iterator[Path]:
 
     """
     home = _home(parent, key)
-    with locked(home, wait=True):
-        _remove_abandoned(home)
-        folder = Path(tempfile.mkdtemp(dir=home, prefix=_PREFIX))
-        handle = os.open(folder, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-        os.close(handle)
+    with ExitStack() as held:
+        with locked(home, wait=True):
+            _remove_abandoned(home)
+            folder = Path(tempfile.mkdtemp(dir=home, prefix=_PREFIX))
+            held.enter_context(locked(folder, wait=True))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
 
 
 def remove_abandoned(parent: str | None) -> None:

@@ -17,6 +17,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mbd.errors import DataError, UsageError, extras_named
+from mbd.files import write_file
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -70,18 +71,10 @@ class FileWrapper:
 
     def make(self) -> bool:
         """Create the key if the file does not exist; return whether it was created."""
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.file.with_name(f".{self.file.name}.{secrets.token_hex(8)}.partial")
         try:
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-                stream.write(secrets.token_hex(KEY_BYTES) + "\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.link(temporary, self.file)  # unlike a rename, it never replaces a key
+            write_file(self.file, f"{secrets.token_hex(KEY_BYTES)}\n", mode=0o600, new=True)
         except FileExistsError:
             return False
-        finally:
-            temporary.unlink()
         return True
 
     def wrap(self, secret: bytes, context: Context) -> bytes:

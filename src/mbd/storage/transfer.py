@@ -1,15 +1,13 @@
 """Transfer between files and stores: in chunks, with progress and digest."""
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from mbd.errors import DataError, MbdError, VerificationError
-from mbd.files import sha256_file
+from mbd.files import sha256_file, whole_file
 from mbd.logs import progress_bar
 
 CHUNK = 1 << 20
@@ -81,29 +79,12 @@ def check_digest(digest: str, expected: str | None, name: str, url: str) -> None
 def write_verified(pieces: Iterable[bytes], to: Path, *, sha256: str, size: int, name: str, url: str) -> None:
     """Write `pieces` to a file, completely and with this digest, or not at all."""
     digest = hashlib.sha256()
-    with _whole_file(to) as stream, progress(f"fetching {to.name}", size) as moved:
-        for piece in pieces:
-            digest.update(piece)
-            stream.write(piece)
-            moved(len(piece))
-        check_digest(digest.hexdigest(), sha256, name, url)
-
-
-@contextmanager
-def _whole_file(to: Path) -> Iterator[BinaryIO]:
-    temporary: Path | None = None
     try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        handle, path = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name[:100]}.partial.")
-        temporary = Path(path)
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(to)
+        with whole_file(to) as stream, progress(f"fetching {to.name}", size) as moved:
+            for piece in pieces:
+                digest.update(piece)
+                stream.write(piece)
+                moved(len(piece))
+            check_digest(digest.hexdigest(), sha256, name, url)
     except OSError as error:
         raise MbdError(f"the object cannot be fetched to this file: {error.strerror}", file=to) from error
-    finally:
-        if temporary:
-            temporary.unlink(missing_ok=True)

@@ -111,26 +111,17 @@ def ask_secret(name: str, *, twice: bool = False) -> str:
 
 def _write_private(file: Path, private: bytes, public: str) -> None:
     """Write both halves so that `file` appears whole, readable by its owner only, and after its public half."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.partial")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            os.fchmod(handle, 0o600)
-            stream.write(private)
-            stream.flush()
-            os.fsync(handle)
         if file.exists():
             raise FileExistsError
         write_file(file.with_suffix(".pub"), public)
-        os.link(temporary, file)  # unlike a rename, it never replaces a key
+        write_file(file, private, mode=0o600, new=True)
     except FileExistsError as error:
         raise UsageError(
             "there is a key already, and it is not overwritten",
             file=file,
             hint="`mbd keys rotate` makes a new one in its place; --if-none keeps this one; --name makes another",
         ) from error
-    finally:
-        temporary.unlink()
 
 
 def _file_signer(file: Path) -> Signer:
