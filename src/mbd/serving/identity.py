@@ -49,8 +49,8 @@ class Identity:
 class OpenId:
     """Verifies JWTs of an OpenID provider."""
 
-    def __init__(self, settings: OidcSettings, timeout: float = 10) -> None:
-        self._settings, self._timeout = settings, timeout
+    def __init__(self, settings: OidcSettings) -> None:
+        self._settings = settings
         self._keys: jwt.PyJWKSet | None = None
         self._read_at = float("-inf")
         self._lock = threading.Lock()

@@ -26,10 +26,14 @@ TYPE = "urn:missing-by-design:problem:"
 _LOG = logging.getLogger(__name__)
 
 
-class Problem(BaseModel):
-    """Why a request was not carried out (RFC 9457)."""
+class View(BaseModel):
+    """What clients see of something."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True, from_attributes=True)
+
+
+class Problem(View):
+    """Why a request was not carried out (RFC 9457)."""
 
     type: str
     """identifies the kind of problem"""

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict
 
 from mbd.formats.predicate import Issuer
 from mbd.formats.verdict import Decision
 from mbd.history.facts import CertificateFacts, Effect, Kind, StatementFacts
 from mbd.history.state import CertificateState, Status, last_erasure
 from mbd.serving.identity import readable
+from mbd.serving.problems import View
 from mbd.serving.routes import Limit, Serving, Words, problems
 from mbd.verifier.words import COPIES
 
@@ -22,10 +22,8 @@ _HEX = r"^[0-9a-f]{64}$"
 Digest = Annotated[str, Path(pattern=_HEX, description="SHA-256 of the certificate")]
 
 
-class SuccessorView(BaseModel):
+class SuccessorView(View):
     """The release that has taken the place of a certified model."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     kind: Literal["certificate", "registration"]
     digest: str
@@ -36,10 +34,8 @@ class SuccessorView(BaseModel):
     """how many releases of the name came after the certified one, up to this one"""
 
 
-class CertificateView(BaseModel):
+class CertificateView(View):
     """A certificate and its state by the log."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     digest: str
     index: int
@@ -69,10 +65,8 @@ class CertificateView(BaseModel):
     """address of its page"""
 
 
-class StatementView(BaseModel):
+class StatementView(View):
     """A statement in the log about a certificate."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True, from_attributes=True)
 
     digest: str
     """SHA-256 of the signed statement; of a supersession the certificate that came later"""
@@ -99,7 +93,7 @@ class CertificateDetail(CertificateView):
     statements: list[StatementView]
 
 
-class CertificatePage(BaseModel):
+class CertificatePage(View):
     """A page of certificates, the last logged first."""
 
     certificates: list[CertificateView]

@@ -8,9 +8,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header
 from fastapi.responses import StreamingResponse
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict
 
 from mbd.serving.identity import role
+from mbd.serving.problems import View
 from mbd.serving.request_index import RequestEvent
 from mbd.serving.routes import Serving, problems
 from mbd.serving.service import Service
@@ -21,10 +22,8 @@ _ALIVE_SECONDS = 15.0
 _MOST_WAITING = 1000
 
 
-class WebhookView(BaseModel):
+class WebhookView(View):
     """A webhook; not its URL, which can hold a secret."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     id: str
     pending: int
@@ -33,7 +32,7 @@ class WebhookView(BaseModel):
     """posts that failed since the server was started"""
 
 
-class WebhookList(BaseModel):
+class WebhookList(View):
     """All webhooks."""
 
     webhooks: list[WebhookView]
@@ -45,7 +44,7 @@ def _text(value: object) -> object:
     return value
 
 
-class Replay(BaseModel):
+class Replay(View):
     """From when on events are sent again."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"since": "2026-01-31T12:00:00Z"}]})
@@ -53,7 +52,7 @@ class Replay(BaseModel):
     since: Annotated[AwareDatetime, BeforeValidator(_text)]
 
 
-class Replayed(BaseModel):
+class Replayed(View):
     """How many events are sent again."""
 
     events: int

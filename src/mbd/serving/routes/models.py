@@ -4,12 +4,11 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict
 
 from mbd.history.facts import CertificateFacts, RegistrationFacts, Release
 from mbd.names import problem_with
 from mbd.serving.identity import readable
-from mbd.serving.problems import ApiError
+from mbd.serving.problems import ApiError, View
 from mbd.serving.routes import Serving, problems
 from mbd.serving.routes.certificates import CertificateView, StatementView, certificate_view, statement_views
 from mbd.serving.service import Service
@@ -17,10 +16,8 @@ from mbd.serving.service import Service
 router = APIRouter(tags=["models", "store"], dependencies=[readable("store")])
 
 
-class RegistrationView(BaseModel):
+class RegistrationView(View):
     """A model that was registered after its training."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True, from_attributes=True)
 
     digest: str
     """SHA-256 of the signed statement"""
@@ -30,10 +27,8 @@ class RegistrationView(BaseModel):
     issued: datetime
 
 
-class ModelView(BaseModel):
+class ModelView(View):
     """What the log says of a model name."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: str
     takes: list[str]
@@ -49,16 +44,14 @@ class ModelView(BaseModel):
     certificates: int
 
 
-class ModelList(BaseModel):
+class ModelList(View):
     """All models."""
 
     models: list[ModelView]
 
 
-class ReleaseView(BaseModel):
+class ReleaseView(View):
     """A model that was published under a name: registered, or certified after a deletion."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     digest: str
     """SHA-256 of the signed statement"""
@@ -76,8 +69,6 @@ class ReleaseView(BaseModel):
 
 class ModelDetail(ModelView):
     """What the log says of a model name, with all its releases and what was said about their certificates."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     releases: list[ReleaseView]
     """in the log's order"""

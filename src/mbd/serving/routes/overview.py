@@ -7,13 +7,13 @@ from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict
 
 from mbd.formats.access import Role
 from mbd.formats.request import OPEN, State
 from mbd.formats.verdict import Decision
 from mbd.monitoring.store_scanner import RequestFacts
 from mbd.serving.identity import Identity, readable, role
+from mbd.serving.problems import View
 from mbd.serving.routes import Serving, Words, problems
 from mbd.serving.routes.certificates import CertificateView, StatementView, certificate_view
 from mbd.serving.service import Service
@@ -26,10 +26,8 @@ _DAY_SECONDS = 86400
 _LATEST = 5
 
 
-class SessionView(BaseModel):
+class SessionView(View):
     """Whom the token of a request belongs to."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: str
     roles: list[Role]
@@ -37,10 +35,8 @@ class SessionView(BaseModel):
     """models for which persons' requests are taken here"""
 
 
-class DayView(BaseModel):
+class DayView(View):
     """The requests of one day (UTC)."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     day: date
     received: int
@@ -51,10 +47,8 @@ class DayView(BaseModel):
     """of these, after their deadline"""
 
 
-class RequestNumbers(BaseModel):
+class RequestNumbers(View):
     """All requests in numbers."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     states: dict[State, int]
     overdue: int
@@ -72,10 +66,8 @@ class AuditView(StatementView):
     model: str
 
 
-class Overview(BaseModel):
+class Overview(View):
     """What is open, what is in force, and what was audited last."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     problem: Words | None
     """why the state of certificates cannot be known; null: it can"""

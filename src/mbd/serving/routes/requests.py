@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import ConfigDict, Field, SecretStr
 from pydantic.config import JsonDict
 
 from mbd.errors import UsageError
@@ -15,7 +15,7 @@ from mbd.monitoring.store_scanner import facts_of_request, proven
 from mbd.names import Name
 from mbd.production.request_store import refuse_several
 from mbd.serving.identity import Identity, role
-from mbd.serving.problems import ApiError
+from mbd.serving.problems import ApiError, View
 from mbd.serving.request_index import RequestFilter
 from mbd.serving.routes import Limit, Serving, Words, problems
 from mbd.storage.store import NotThereError
@@ -27,10 +27,10 @@ MOST_MODALITIES = 64
 _EXAMPLE: JsonDict = {"model": "sentiment", "modalities": ["audio"], "subject": "speaker-17", "requester": "case-17"}
 
 
-class NewRequest(BaseModel):
+class NewRequest(View):
     """A request to delete modalities from a model."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
     model: Name
     """name of the model"""
@@ -44,7 +44,7 @@ class NewRequest(BaseModel):
     """a case number that only those who took the request can resolve; no personal data"""
 
 
-class RequestEventView(BaseModel):
+class RequestEventView(View):
     """One change of state."""
 
     at: datetime
@@ -52,10 +52,8 @@ class RequestEventView(BaseModel):
     note: Words
 
 
-class RequestSummary(BaseModel):
+class RequestSummary(View):
     """A request in a list."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True, from_attributes=True)
 
     id: RequestId
     model: str
@@ -77,10 +75,8 @@ class RequestView(RequestSummary):
     history: list[RequestEventView]
 
 
-class RequestPage(BaseModel):
+class RequestPage(View):
     """A page of requests, nearest deadline first."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     requests: list[RequestSummary]
     next: str | None
