@@ -57,7 +57,6 @@ class Batches:
         """Take the lease of the model; None while another worker holds it."""
         at = self.request_store.clock()
         lease = Lease(worker=worker, until=at + timedelta(seconds=lease_seconds), batch=secrets.token_hex(8))
-
         latest = at + timedelta(seconds=_LONGEST * lease_seconds)
 
         def taken(held: Lease | None) -> ModelLease | None:
@@ -118,29 +117,29 @@ class Batches:
         note: str = "",
     ) -> None:
         """Move requests to a final state, those that still belong to the batch."""
-
-        def ended(request: DeletionRequest) -> DeletionRequest:
-            if request.state != "running" or request.lease is None or request.lease.batch != batch:
-                return request
-            return request.moved(state, request.lease.worker, self.request_store.clock(), note, certificate=certificate)
-
-        for identifier in requests:
-            self.request_store.change(identifier, ended)
+        at = self.request_store.clock()
+        self._change(batch, requests, lambda r, worker: r.moved(state, worker, at, note, certificate=certificate))
 
     def note(self, batch: str, requests: Iterable[str], note: str) -> None:
         """Note in the requests that still belong to the batch that a stage has ended.
 
         It decides nothing: without the store the work goes on, and the decision shows whether it counts.
         """
-
-        def noted(request: DeletionRequest) -> DeletionRequest:
-            if request.state != "running" or request.lease is None or request.lease.batch != batch:
-                return request
-            return request.noted(note, request.lease.worker, self.request_store.clock())
-
+        at = self.request_store.clock()
         with suppress(MbdError):
-            for identifier in requests:
-                self.request_store.change(identifier, noted)
+            self._change(batch, requests, lambda r, worker: r.noted(note, worker, at))
+
+    def _change(
+        self, batch: str, requests: Iterable[str], change: Callable[[DeletionRequest, str], DeletionRequest]
+    ) -> None:
+        """Change the requests that still belong to a batch; `change` gets each with its worker."""
+
+        def changed(request: DeletionRequest) -> DeletionRequest:
+            own = request.state == "running" and request.lease and request.lease.batch == batch
+            return change(request, request.lease.worker) if own and request.lease else request
+
+        for identifier in requests:
+            self.request_store.change(identifier, changed)
 
     def _decided(self, name: str, batch: str) -> Decision:
         try:

@@ -42,7 +42,6 @@ from mbd.steps.certify import issuer_of, provenance
 from mbd.steps.publish import open_publisher
 from mbd.steps.step import reads
 from mbd.storage import open_private
-from mbd.storage.store import Store
 from mbd.trust.lineage_key import LineageKey, read_lineage_key
 
 _DIGITS = 4
@@ -98,7 +97,7 @@ def run(
     if known := _known(history, registration_facts(history.size, "", draft)):
         statement, digest = history.registration(known.digest), known.digest
     else:
-        statement = _decided(params, draft, model, features, history, registrar.publisher.store)
+        statement = _decided(params, draft, model, features, history)
         folders = [(model, statement.digests), *zip(references, map(_digests, registered), strict=True)]
         files = {digests[file]: folder / file for folder, digests in folders for file in (WEIGHTS, MODEL)}
         digest = registrar.register(statement, files)
@@ -218,30 +217,25 @@ def _known(history: History, wanted: RegistrationFacts) -> RegistrationFacts | N
 
 
 def _decided(
-    params: Params,
-    draft: RegistrationStatement,
-    model: Path,
-    features: Path | None,
-    history: History,
-    store: Store,
+    params: Params, draft: RegistrationStatement, model: Path, features: Path | None, history: History
 ) -> RegistrationStatement:
     """Return the registration with its evaluation, and whether the model is promoted."""
     decision: dict[str, object] = {"reason": "registered by its operator, without a comparison"}
     if features is not None:
         with TemporaryDirectory(prefix="mbd-current-") as work:
-            current = _fetch_current(history, draft.predicate.model, store, Path(work))
+            current = _fetch_current(history, draft.predicate.model, Path(work))
             decision = _compared(params, load(model), load(current) if current else None, features)
     return draft.model_copy(update={"predicate": draft.predicate.model_copy(update=decision)})
 
 
-def _fetch_current(history: History, name: str, store: Store, folder: Path) -> Path | None:
+def _fetch_current(history: History, name: str, folder: Path) -> Path | None:
     """Fetch the current release to compare with; None: there is none that may still be used."""
     model = history.model(name)
     if model.current is None or model.problem(model.current):
         return None
     digests = history.statement(model.current.digest).digests
     for file in (WEIGHTS, MODEL):
-        store.fetch(object_name(digests[file]), folder / file, sha256=digests[file])
+        history.store.fetch(object_name(digests[file]), folder / file, sha256=digests[file])
     return folder
 
 

@@ -41,7 +41,7 @@ from mbd.steps.publish import open_publisher
 from mbd.steps.revoked import read_log
 from mbd.storage import open_store
 from mbd.storage.store import Store
-from mbd.trust.lineage_key import LineageKey, read_lineage_key
+from mbd.trust.lineage_key import read_lineage_key
 from mbd.verifier.bundle import Bundle
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
@@ -228,7 +228,7 @@ class Worker:
             obtain_reference(start.base, start.record, modalities, nullcontext(start.data), reference)
         ended = partial(batches.note, lease.batch, [request.id for request in pending])
         done = stages.run(start.data, start.model, reference, work / "request.json", work, ended)
-        files = self._files(start.base.key)
+        files = BatchFiles(self._published, self.request_store.store, start.base.key)
         return Decision(
             batch=lease.batch,
             outcome="certified",
@@ -258,7 +258,7 @@ class Worker:
         if decision.bundle is None or decision.model is None or decision.certificate is None:
             raise DataError("the decision has no bundle, model or certificate", file=f"batches/{decision.batch}.json")
         answers = self._answers
-        files = self._files(answers.key)
+        files = BatchFiles(self._published, self.request_store.store, answers.key)
         with private_folder(gettempdir()) as work:
             files.fetch(decision.bundle, work / "bundle")
             files.fetch(decision.model, work / "model")
@@ -283,9 +283,6 @@ class Worker:
         ):
             raise DataError("the decision names a certificate of another batch", file=f"batches/{decision.batch}.json")
         return statement
-
-    def _files(self, key: LineageKey) -> BatchFiles:
-        return BatchFiles(self._published, self.request_store.store, key)
 
     @property
     def _answers(self) -> Answers:

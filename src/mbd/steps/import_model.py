@@ -10,20 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from threadpoolctl import threadpool_limits
-
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
-from mbd.files import canonical_digest, to_json, write_file
-from mbd.formats.files import METRICS, WEIGHTS
-from mbd.model.checkpoint import save_model
+from mbd.files import canonical_digest
 from mbd.model.matching import MatchedNames, match_names
-from mbd.model.predictor import load
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
 from mbd.steps.step import reads, step_run
-from mbd.steps.train import TrainingResult, test_metrics
+from mbd.steps.train import TrainingResult, write_model
 from mbd.steps.train import to_text as metrics_to_text
 from mbd.storage.mlflow import Artifact, MlflowRegistry
 from mbd.tensors import Array
@@ -144,21 +139,6 @@ def run(
             names.extend(matches.table)
             return merge_adapter(matches.tensors, adapter, params.model.rename) if adapter else matches.tensors
 
-        model = import_weights(data, params, fit)
-        record = save_model(step.folder, model.record, model.tensors)
-        step.known_digests[WEIGHTS] = record.sha256
-        with threadpool_limits(1):
-            metrics = test_metrics(load(step.folder, verify=False), data)
-        write_file(step.folder / METRICS, to_json(metrics))
-        step.look_at = METRICS
-    return ImportResult(
-        backbone=record.backbone,
-        seed=record.seed,
-        task=record.task,
-        modalities=record.modalities,
-        without=tuple(m for m in everything if m not in trained_on),
-        parameters=sum(tensor.size for tensor in model.tensors.values()),
-        sha256=record.sha256,
-        metrics=metrics,
-        weights=tuple(names),
-    )
+        without = tuple(m for m in everything if m not in trained_on)
+        result = write_model(step, import_weights(data, params, fit), data, without)
+    return ImportResult(**vars(result), weights=tuple(names))

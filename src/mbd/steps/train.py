@@ -34,8 +34,8 @@ from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
 from mbd.steps.revoked import read_revoked, revocable
-from mbd.steps.step import reads, step_run
-from mbd.training.trained import HISTORY
+from mbd.steps.step import StepRun, reads, step_run
+from mbd.training.trained import HISTORY, Trained
 
 NAME = "train"
 _DIGITS = 4
@@ -140,14 +140,20 @@ def _run(params: Params, read: _Data, out: Path, *, progress: bool) -> TrainingR
         step.inputs["features"] = {"path": str(features), "digest": digest, "without": list(without)}
         step.inputs["features"] |= {"left_out": list(read.left_out)} if read.left_out else {}
         trained = train(data, params, work=snapshots, progress=progress)
-        record = save_model(step.folder, trained.record, trained.tensors)
-        step.known_digests[WEIGHTS] = record.sha256
         write_history(step.folder, trained.history)
-        with threadpool_limits(1):
-            metrics = test_metrics(load(step.folder, verify=False), data)
-        write_file(step.folder / METRICS, to_json(metrics))
-        step.look_at = METRICS
+        result = write_model(step, trained, data, without)
     shutil.rmtree(snapshots, ignore_errors=True)
+    return result
+
+
+def write_model(step: StepRun, trained: Trained, data: FeatureSet, without: tuple[str, ...]) -> TrainingResult:
+    """Write a model and its metrics into the folder of a step."""
+    record = save_model(step.folder, trained.record, trained.tensors)
+    step.known_digests[WEIGHTS] = record.sha256
+    with threadpool_limits(1):
+        metrics = test_metrics(load(step.folder, verify=False), data)
+    write_file(step.folder / METRICS, to_json(metrics))
+    step.look_at = METRICS
     return TrainingResult(
         backbone=record.backbone,
         seed=record.seed,
