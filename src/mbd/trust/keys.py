@@ -306,7 +306,7 @@ def _editing(folder: Path) -> Iterator[None]:
     """Be alone in the folder; what a killed predecessor has left half-written is removed."""
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=True):
-        for pattern in (".*.pem.*.partial", ".*.pub.partial.*", ".*.key.partial.*", f".{TRUST}.partial.*"):
+        for pattern in (".*.pem.partial.*", ".*.pub.partial.*", ".*.key.partial.*", f".{TRUST}.partial.*"):
             for left in folder.glob(pattern):
                 left.unlink()
         yield
