@@ -31,6 +31,9 @@ class CheckState(StrEnum):
     NOT_CONFIGURED = "not configured"
 
 
+OK, WARNING, FAILED, NOT_CONFIGURED = CheckState
+
+
 @dataclass(frozen=True)
 class DoctorFinding:
     """What one check found, and what to do about it."""
@@ -58,8 +61,7 @@ _COMFORTABLE_FREE = 5e9
 
 def check_python() -> Iterator[DoctorFinding]:
     """Report the Python interpreter."""
-    found = f"{platform.python_version()} at {sys.executable}, {platform.platform()}"
-    yield DoctorFinding("python", CheckState.OK, found)
+    yield DoctorFinding("python", OK, f"{platform.python_version()} at {sys.executable}, {platform.platform()}")
 
 
 def check_packages() -> Iterator[DoctorFinding]:
@@ -68,14 +70,14 @@ def check_packages() -> Iterator[DoctorFinding]:
         needed = [Requirement(line) for line in requires(DISTRIBUTION) or ()]
     except PackageNotFoundError:
         found = f"{DISTRIBUTION} itself is on the path but not installed"
-        yield DoctorFinding("packages", CheckState.WARNING, found, installation_hint())
+        yield DoctorFinding("packages", WARNING, found, installation_hint())
         return
     bare = [each for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
-    yield _compare("packages", bare, CheckState.FAILED, installation_hint())
+    yield _compare("packages", bare, FAILED, installation_hint())
     for extra, purpose in _EXTRAS.items():
         added = [each for each in needed if each not in bare and each.marker and each.marker.evaluate({"extra": extra})]
         to_do = f"{installation_hint(extra)} (for {purpose})"
-        yield _compare(f"extra {extra}", added, CheckState.NOT_CONFIGURED, to_do)
+        yield _compare(f"extra {extra}", added, NOT_CONFIGURED, to_do)
 
 
 def _compare(name: str, needed: list[Requirement], missing: CheckState, to_do: str) -> DoctorFinding:
@@ -89,8 +91,8 @@ def _compare(name: str, needed: list[Requirement], missing: CheckState, to_do: s
         if (found := installed[each.name]) and not each.specifier.contains(found, prereleases=True)
     ]
     if wrong:
-        return DoctorFinding(name, CheckState.WARNING, f"unsupported versions: {', '.join(wrong)}", to_do)
-    return DoctorFinding(name, CheckState.OK, ", ".join(f"{package} {found}" for package, found in installed.items()))
+        return DoctorFinding(name, WARNING, f"unsupported versions: {', '.join(wrong)}", to_do)
+    return DoctorFinding(name, OK, ", ".join(f"{package} {found}" for package, found in installed.items()))
 
 
 def _installed(package: str) -> str | None:
@@ -107,26 +109,22 @@ def check_git() -> Iterator[DoctorFinding]:
         commit = git("rev-parse", "--short=12", "HEAD", timeout=ANSWER_SECONDS)
         changed = git("status", "--porcelain", timeout=ANSWER_SECONDS)
     except (MbdError, subprocess.TimeoutExpired) as error:
-        to_do = "install git; revisions cannot be recorded"
-        yield DoctorFinding("git", CheckState.WARNING, str(error).splitlines()[0], to_do)
+        yield DoctorFinding("git", WARNING, str(error).splitlines()[0], "install git; revisions cannot be recorded")
         return
     if commit.returncode != 0:
         to_do = "run from a clone, so that results carry their revision"
-        yield DoctorFinding("git", CheckState.WARNING, f"{tool}, but this folder has no commit", to_do)
+        yield DoctorFinding("git", WARNING, f"{tool}, but this folder has no commit", to_do)
         return
     count = len(changed.stdout.splitlines())
-    yield DoctorFinding("git", CheckState.OK, f"{tool}, commit {commit.stdout.strip()}, {count or 'no'} changed files")
+    yield DoctorFinding("git", OK, f"{tool}, commit {commit.stdout.strip()}, {count or 'no'} changed files")
 
 
 def check_disk(free: float | None = None) -> Iterator[DoctorFinding]:
     """Report the free disk space where results are written; `free`: bytes to judge instead."""
     free = shutil.disk_usage(Path.cwd()).free if free is None else free
-    state = (
-        CheckState.FAILED if free < _LEAST_FREE else CheckState.WARNING if free < _COMFORTABLE_FREE else CheckState.OK
-    )
+    state = FAILED if free < _LEAST_FREE else WARNING if free < _COMFORTABLE_FREE else OK
     to_do = "free some space: data, models and DVC's cache need 5 GB (`dvc gc` removes old data)"
-    found = f"{free / 1e9:.1f} GB free in this folder"
-    yield DoctorFinding("disk", state, found, None if state is CheckState.OK else to_do)
+    yield DoctorFinding("disk", state, f"{free / 1e9:.1f} GB free in this folder", None if state is OK else to_do)
 
 
 def check_device(wanted: str) -> Iterator[DoctorFinding]:
@@ -134,19 +132,18 @@ def check_device(wanted: str) -> Iterator[DoctorFinding]:
     try:
         import torch  # noqa: PLC0415 -- takes seconds
     except ImportError:
-        hint = MissingExtraError("torch").hint
-        yield DoctorFinding("device", CheckState.NOT_CONFIGURED, "torch is not installed", hint)
+        yield DoctorFinding("device", NOT_CONFIGURED, "torch is not installed", MissingExtraError("torch").hint)
         return
     found = f"torch {torch.__version__}, {torch.get_num_threads()} threads"
     if torch.cuda.is_available():
         names = ", ".join(torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count()))
         unused = " (training.device=cpu does not use it)" if wanted == "cpu" else ""
-        yield DoctorFinding("device", CheckState.OK, f"{found}, CUDA {torch.version.cuda}: {names}{unused}")
+        yield DoctorFinding("device", OK, f"{found}, CUDA {torch.version.cuda}: {names}{unused}")
     elif wanted == "cuda":
         to_do = "set training.device=auto, or install a GPU driver and a torch built for CUDA"
-        yield DoctorFinding("device", CheckState.FAILED, f"{found}, and no GPU though training.device=cuda", to_do)
+        yield DoctorFinding("device", FAILED, f"{found}, and no GPU though training.device=cuda", to_do)
     else:
-        yield DoctorFinding("device", CheckState.OK, f"{found}, CPU only")
+        yield DoctorFinding("device", OK, f"{found}, CPU only")
 
 
 def bill_of_materials() -> dict[str, Any]:

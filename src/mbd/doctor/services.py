@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mbd.doctor.installation import ANSWER_SECONDS, CheckState, DoctorFinding
+from mbd.doctor.installation import ANSWER_SECONDS, FAILED, NOT_CONFIGURED, OK, WARNING, DoctorFinding
 from mbd.errors import MbdError, MissingExtraError
 from mbd.params.operations import CertificateSettings, StoreSettings
 from mbd.remote_errors import ErrorKind, classify_error
@@ -36,23 +36,20 @@ def check_dvc() -> Iterator[DoctorFinding]:
         from dvc.exceptions import DvcException, NotDvcRepoError  # noqa: PLC0415 -- takes a second
         from dvc.repo import Repo  # noqa: PLC0415
     except ImportError:
-        hint = MissingExtraError("dvc").hint
-        yield DoctorFinding("DVC", CheckState.NOT_CONFIGURED, "dvc is not installed", hint)
+        yield DoctorFinding("DVC", NOT_CONFIGURED, "dvc is not installed", MissingExtraError("dvc").hint)
         return
     try:
         repo = Repo()
     except NotDvcRepoError:
-        found = "this folder is in no DVC repository"
-        yield DoctorFinding("DVC", CheckState.NOT_CONFIGURED, found, "`git init && dvc init`")
+        yield DoctorFinding("DVC", NOT_CONFIGURED, "this folder is in no DVC repository", "`git init && dvc init`")
         return
     except DvcException as error:
-        yield DoctorFinding("DVC", CheckState.FAILED, without_credentials(str(error)), "correct .dvc/config")
+        yield DoctorFinding("DVC", FAILED, without_credentials(str(error)), "correct .dvc/config")
         return
-    yield DoctorFinding("DVC", CheckState.OK, f"repository at {repo.root_dir}")
+    yield DoctorFinding("DVC", OK, f"repository at {repo.root_dir}")
     remotes = dict(repo.config["remote"])
     if not remotes:
-        to_do = "`dvc remote add --default NAME URL`"
-        yield DoctorFinding("DVC remote", CheckState.NOT_CONFIGURED, "there is none", to_do)
+        yield DoctorFinding("DVC remote", NOT_CONFIGURED, "there is none", "`dvc remote add --default NAME URL`")
     os.environ.setdefault("AWS_MAX_ATTEMPTS", "1")  # a bucket that does not answer is a finding at once
     for name, options in remotes.items():
         yield _check_remote(repo, name, options)
@@ -72,11 +69,11 @@ def _check_remote(repo: Any, name: str, options: Mapping[str, Any]) -> DoctorFin
         kind, reason = classify_error(error)
         if kind is not ErrorKind.NOT_THERE:
             to_do = _REMOTE_TO_DO.get(kind, "`dvc remote list` shows its settings")
-            return DoctorFinding(title, CheckState.FAILED, f"{url}: {reason}", to_do)
+            return DoctorFinding(title, FAILED, f"{url}: {reason}", to_do)
         if "://" not in url:
-            return DoctorFinding(title, CheckState.WARNING, f"{url} is not there", "mount it, or `dvc push` makes it")
-        return DoctorFinding(title, CheckState.OK, f"{url} can be reached, nothing has been pushed to it")
-    return DoctorFinding(title, CheckState.OK, f"{url} can be read")
+            return DoctorFinding(title, WARNING, f"{url} is not there", "mount it, or `dvc push` makes it")
+        return DoctorFinding(title, OK, f"{url} can be reached, nothing has been pushed to it")
+    return DoctorFinding(title, OK, f"{url} can be read")
 
 
 def _connect(address: str) -> None:
@@ -98,9 +95,9 @@ def check_store(settings: StoreSettings) -> Iterator[DoctorFinding]:
         next(open_store(settings.url, quick).list(), None)
     except Exception as error:  # a plug-in may raise anything
         problem, hint = (error.problem, error.hint) if isinstance(error, MbdError) else (error, None)
-        yield DoctorFinding("store", CheckState.FAILED, f"{shown}: {problem}", hint or "see store.* in `mbd params`")
+        yield DoctorFinding("store", FAILED, f"{shown}: {problem}", hint or "see store.* in `mbd params`")
     else:
-        yield DoctorFinding("store", CheckState.OK, f"{shown} can be listed with the credentials")
+        yield DoctorFinding("store", OK, f"{shown} can be listed with the credentials")
 
 
 def check_keys(params: CertificateSettings) -> Iterator[DoctorFinding]:
@@ -108,7 +105,7 @@ def check_keys(params: CertificateSettings) -> Iterator[DoctorFinding]:
     trust_file = Path(params.trust)
     if not trust_file.exists():
         to_do = "where certificates are signed, `mbd keys new --if-none` makes keys and trust file"
-        yield DoctorFinding("keys", CheckState.NOT_CONFIGURED, f"there is no trust file {trust_file}", to_do)
+        yield DoctorFinding("keys", NOT_CONFIGURED, f"there is no trust file {trust_file}", to_do)
         return
     try:
         trust = read_trust(trust_file)
@@ -116,10 +113,10 @@ def check_keys(params: CertificateSettings) -> Iterator[DoctorFinding]:
         for uri in files:
             load_signer(uri, trust)
     except MbdError as error:
-        yield DoctorFinding("keys", CheckState.FAILED, f"{error.problem} ({error.file or trust_file})", error.hint)
+        yield DoctorFinding("keys", FAILED, f"{error.problem} ({error.file or trust_file})", error.hint)
         return
     found = f"{len(files)} keys in files; trust file {trust_file}, fingerprint {fingerprint(trust.digest)}"
-    yield DoctorFinding("keys", CheckState.OK, found)
+    yield DoctorFinding("keys", OK, found)
 
 
 def check_state(ledgers: str | None) -> Iterator[DoctorFinding]:
@@ -135,41 +132,38 @@ def _check_folder(name: str, folder: Path, key: str) -> DoctorFinding:
             pass
     except OSError as error:
         to_do = f"set {key} to a folder that user {os.getuid()} can write to, or give it this one"
-        return DoctorFinding(name, CheckState.FAILED, f"{existing} cannot be written to: {error.strerror}", to_do)
-    found = f"{folder} can be written to" + ("" if folder.exists() else ", not made yet")
-    return DoctorFinding(name, CheckState.OK, found)
+        return DoctorFinding(name, FAILED, f"{existing} cannot be written to: {error.strerror}", to_do)
+    return DoctorFinding(name, OK, f"{folder} can be written to" + ("" if folder.exists() else ", not made yet"))
 
 
 def check_pushgateway(url: str | None) -> Iterator[DoctorFinding]:
     """Check whether the Pushgateway is ready."""
     if url is None:
         to_do = "set monitoring.pushgateway to its URL"
-        yield DoctorFinding("Pushgateway", CheckState.NOT_CONFIGURED, "no metrics are pushed", to_do)
+        yield DoctorFinding("Pushgateway", NOT_CONFIGURED, "no metrics are pushed", to_do)
         return
     answer = _get(f"{url.rstrip('/')}/-/ready")
     if isinstance(answer, str):
         to_do = "check monitoring.pushgateway, and that the Pushgateway runs"
-        yield DoctorFinding("Pushgateway", CheckState.FAILED, f"{url}: {answer}", to_do)
+        yield DoctorFinding("Pushgateway", FAILED, f"{url}: {answer}", to_do)
     elif b"Prometheus Server" in answer:
         to_do = "set monitoring.pushgateway to the Pushgateway (port 9091 by default, not 9090)"
-        yield DoctorFinding(
-            "Pushgateway", CheckState.FAILED, f"{url} is a Prometheus server, which takes no pushes", to_do
-        )
+        yield DoctorFinding("Pushgateway", FAILED, f"{url} is a Prometheus server, which takes no pushes", to_do)
     else:
-        yield DoctorFinding("Pushgateway", CheckState.OK, f"{url} is ready")
+        yield DoctorFinding("Pushgateway", OK, f"{url} is ready")
 
 
 def check_kubeflow(host: str | None) -> Iterator[DoctorFinding]:
     """Check whether the API of Kubeflow Pipelines answers."""
     if host is None:
         to_do = "set platform.kubeflow_host to its URL"
-        yield DoctorFinding("Kubeflow", CheckState.NOT_CONFIGURED, "no pipelines are submitted", to_do)
+        yield DoctorFinding("Kubeflow", NOT_CONFIGURED, "no pipelines are submitted", to_do)
         return
     answer = _get(f"{host.rstrip('/')}/apis/v2beta1/healthz")
     if isinstance(answer, str):
         login = answer.startswith(("401", "403"))
         to_do = "log in to Kubeflow" if login else "check platform.kubeflow_host (it often ends in /pipeline)"
-        yield DoctorFinding("Kubeflow", CheckState.WARNING if login else CheckState.FAILED, f"{host}: {answer}", to_do)
+        yield DoctorFinding("Kubeflow", WARNING if login else FAILED, f"{host}: {answer}", to_do)
         return
     try:
         health = json.loads(answer)
@@ -177,12 +171,10 @@ def check_kubeflow(host: str | None) -> Iterator[DoctorFinding]:
         health = None
     if isinstance(health, dict):
         users = "several users" if health.get("multi_user") else "one user"
-        yield DoctorFinding("Kubeflow", CheckState.OK, f"{host} answers, set up for {users}")
+        yield DoctorFinding("Kubeflow", OK, f"{host} answers, set up for {users}")
     else:
         to_do = "log in, or give the URL of the pipeline API itself"
-        yield DoctorFinding(
-            "Kubeflow", CheckState.WARNING, f"{host} answers with a page (a login?), not with its health", to_do
-        )
+        yield DoctorFinding("Kubeflow", WARNING, f"{host} answers with a page (a login?), not with its health", to_do)
 
 
 def _get(url: str) -> bytes | str:
