@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,7 @@ def pytest_collection_finish() -> None:
     """Modules and tests stay to the end: no collection of garbage, here or in a fork, need visit them."""
     gc.collect()
     gc.freeze()
+    get_temp_dir()  # of processes that this one starts: it is there to the end, unlike the folders of tests
 
 
 @pytest.fixture(scope="session", autouse=True)
