@@ -37,7 +37,7 @@ from mbd.serving.problems import TITLES, TYPE
 
 HERE = Path(__file__).parent
 WIDTH = 100
-_PLAIN = {int: "whole number", float: "number", str: "text", bool: "true | false", type(None): "null", Any: "value"}
+_PLAIN = {int: "integer", float: "number", str: "text", bool: "true | false", type(None): "null", Any: "value"}
 NOTE = "<!-- written by `python docs/generate.py` -->\n"
 
 
@@ -242,11 +242,11 @@ def _kind(annotation: Any) -> str:  # noqa: ANN401
     elif origin in (Union, types.UnionType):
         words = " | ".join(_kind(part) for part in inner)
     elif origin is tuple:
-        words = f"list of {_kind(inner[0])}"
+        words = f"[{_kind(inner[0])}]"
     elif origin is dict:
-        words = f"mapping of {_kind(inner[0])} to {_kind(inner[1])}"
+        words = f"{{{_kind(inner[0])}: {_kind(inner[1])}}}"
     else:
-        words = _PLAIN.get(annotation) or f"mapping ({', '.join(annotation.model_fields)})"
+        words = _PLAIN.get(annotation) or f"{{{', '.join(annotation.model_fields)}}}"
     return words
 
 
