@@ -42,7 +42,7 @@ def test_a_class_without_a_training_row_is_noted() -> None:
 
 
 def test_known_names_of_classes_are_used() -> None:
-    assert with_labels(FILE, splits(np.array([0, 1]), np.array([0])), None, ["no", "yes"])[2] == ("no", "yes")
+    assert with_labels(FILE, splits(np.array([0, 1]), np.array([0])), None, {0: "no", 1: "yes"})[2] == ("no", "yes")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ Texts are classes. Whole numbers are classes unless `features.source.task` says 
 0, 1, 2 … (from 1 on, or with gaps) are numbered again in ascending order; their old numbers become their names.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ MOST_CLASSES = 1000
 
 
 def with_labels(
-    path: Path, splits: Mapping[str, Rows], task: Task | None, names: Sequence[str] = ()
+    path: Path, splits: Mapping[str, Rows], task: Task | None, names: Mapping[int, str] | None = None
 ) -> tuple[dict[str, Rows], Task, tuple[str, ...], dict[str, Any]]:
     """Return the splits with labels of the right type, the task, the names of the classes, and notes.
 
@@ -37,7 +37,7 @@ def with_labels(
         raise DataError("labels are texts in some splits and numbers in others", file=path, key="labels")
     given, task = task, task or ("classification" if text or labels.dtype.kind in "iub" else "regression")
     if task == "classification":
-        numbers, classes, notes = _numbered(path, labels, names)
+        numbers, classes, notes = _numbered(path, labels, names or {})
         seen = np.unique(numbers[: len(splits["train"].labels)]) if next(iter(splits)) == "train" else ()
         if len(seen) and len(seen) < len(classes):
             notes["classes without a training row"] = [c for n, c in enumerate(classes) if n not in seen]
@@ -59,7 +59,7 @@ def with_labels(
     return {split: replace(rows, labels=part) for (split, rows), part in parts}, task, classes, notes
 
 
-def _numbered(path: Path, labels: Array, names: Sequence[str]) -> tuple[Array, tuple[str, ...], dict[str, Any]]:
+def _numbered(path: Path, labels: Array, names: Mapping[int, str]) -> tuple[Array, tuple[str, ...], dict[str, Any]]:
     """Return class numbers from 0 without gaps, the name of each class, and a note where numbers have changed."""
     whole = labels.dtype.kind != "f" or (np.isfinite(labels).all() and (labels == labels.round()).all())
     values, numbers = np.unique(labels, return_inverse=True)
@@ -74,7 +74,7 @@ def _numbered(path: Path, labels: Array, names: Sequence[str]) -> tuple[Array, t
     if labels.dtype.kind in "US":
         return numbers.astype(np.int64), tuple(map(str, values)), {}
     values = values.astype(np.int64)
-    classes = tuple(names[c] if 0 <= c < len(names) else str(c) for c in values.tolist())
+    classes = tuple(names.get(c, str(c)) for c in values.tolist())
     notes: dict[str, Any] = {}
     if not np.array_equal(values, np.arange(len(values))):
         notes["classes"] = f"numbered {values[0]} to {values[-1]} in the file, 0 to {len(values) - 1} here"

@@ -14,6 +14,7 @@ from mbd.features.sources import read_source
 from mbd.params import load_params
 from mbd.steps import features
 from tests.features.hostile import call, name, text, whole
+from tests.refusals import about
 
 SIZES = {"train": 30, "valid": 9, "test": 12}
 POLARITIES = np.array(["Negative", "Neutral", "Positive"])
@@ -179,7 +180,7 @@ def test_classes_from_minus_one_up_are_numbered_from_zero(tmp_path: Path) -> Non
     collection = read(write(tmp_path / "d.pkl", content), "features.source.mmsa.labels=classification")
     assert collection.classes == ("-1", "0", "1")
     assert set(collection.splits["train"].labels) == {0, 1, 2}
-    assert collection.notes == {"classes": "numbered from -1 in the file, from 0 here"}
+    assert collection.notes == {"classes": "numbered -1 to 1 in the file, 0 to 2 here"}
 
 
 def test_annotations_are_the_classes_where_there_are_no_numbers(tmp_path: Path) -> None:
@@ -223,7 +224,7 @@ def test_what_is_wrong_is_named_with_its_place(wrong: Any, problem: str, key: st
 def test_classes_that_are_not_whole_numbers_are_refused(tmp_path: Path) -> None:
     content = mmsa()
     content["test"]["classification_labels"][3] = np.nan
-    with pytest.raises(DataError, match="classes must be whole numbers"):
+    with pytest.raises(DataError, check=about("labels")):
         read(write(tmp_path / "d.pkl", content), "features.source.mmsa.labels=classification")
 
 

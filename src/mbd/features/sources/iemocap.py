@@ -279,11 +279,11 @@ def _joined(path: Path, modality: str, dialogues: list[Any], matrices: list[Arra
         return np.concatenate(matrices).astype(np.float32)
 
 
-def _emotions(splits: dict[str, Rows], dialogues: set[Any]) -> tuple[str, ...]:
+def _emotions(splits: dict[str, Rows], dialogues: set[Any]) -> dict[int, str]:
     """Return the names of IEMOCAP's classes, if these are its dialogues."""
     count = 1 + max(rows.labels.max() for rows in splits.values())
     known = count in (4, 6) and all(_IEMOCAP.match(str(dialogue)) for dialogue in dialogues)
-    return _EMOTIONS[: int(count)] if known else ()
+    return dict(enumerate(_EMOTIONS[: int(count)])) if known else {}
 
 
 SOURCE = Source(read, recognises=lambda path: path.suffix in (".pkl", ".pickle") and outermost(path) == "sequence")

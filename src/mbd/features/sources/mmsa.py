@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from mbd.errors import DataError
-from mbd.features.labels import MOST_CLASSES
+from mbd.features.labels import with_labels
 from mbd.features.pickles import described, load_pickle, outermost
 from mbd.features.pooling import keep, pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
@@ -33,7 +33,6 @@ from mbd.params.features import FeaturesSettings
 from mbd.tensors import Array
 
 _ENTRIES = {"text": "text", "audio": "audio", "visual": "vision"}
-_POLARITIES = ("Negative", "Neutral", "Positive")
 _HINT = "give a feature file of MMSA (such as aligned_50.pkl or unaligned_50.pkl)"
 
 
@@ -44,20 +43,22 @@ def read(params: FeaturesSettings) -> Collection:
     modalities = _modalities(path, splits, params.source.modalities)
     choices = (params.source.task, params.source.mmsa.labels)
     task: Task = "classification" if "classification" in choices else "regression"
-    notes: dict[str, Any] = {}
     if task == "classification":
-        labels, classes = _classes(splits, notes)
+        labels = _class_labels(splits)
+        names = _class_names(splits, labels)
     else:
-        labels, classes = {s.name: s.numbers("regression_labels").astype(np.float32) for s in splits}, ()
+        labels, names = {split.name: split.numbers("regression_labels") for split in splits}, {}
+    notes: dict[str, Any] = {}
     keeps = params.source.sequences == "keep"
     rows = {split.name: _rows(split, labels[split.name], modalities, notes, keeps) for split in splits}
+    rows, task, classes, about_labels = with_labels(path, rows, task, names)
     return Collection(
         name=path.stem,
         task=task,
         classes=classes,
         splits=with_groups_from_ids(rows, params.source.group_pattern),
         files=(str(path),),
-        notes=notes,
+        notes=notes | about_labels,
     )
 
 
@@ -191,36 +192,22 @@ def _lengths(split: _Split, key: str, sequences: Array, notes: dict[str, Any]) -
     return np.where(longer, frames, lengths).astype(np.int64)
 
 
-def _classes(splits: list[_Split], notes: dict[str, Any]) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Return the class of each row from 0 up, and the classes' names."""
-    annotations = {s.name: s.texts("annotations") for s in splits if "annotations" in s.entries}
-    if not any("classification_labels" in split.entries for split in splits) and len(annotations) == len(splits):
-        annotated = {name for names in annotations.values() for name in names}
-        classes = tuple(p for p in _POLARITIES if p in annotated) + tuple(sorted(annotated - set(_POLARITIES)))
-        place = {name: k for k, name in enumerate(classes)}
-        return {s: np.array([place[n] for n in names], np.int64) for s, names in annotations.items()}, classes
-    codes = {}
-    for split in splits:
-        numbers = split.numbers("classification_labels")
-        if not np.isin(numbers, np.arange(-MOST_CLASSES, MOST_CLASSES)).all():
-            problem = f"classes must be whole numbers below {MOST_CLASSES}"
-            raise split.wrong("classification_labels", problem, f"{numbers.min()} to {numbers.max()}")
-        codes[split.name] = numbers.astype(np.int64)
-    every = np.concatenate(list(codes.values()))
-    first, last = min(0, int(every.min(initial=0))), int(every.max(initial=0))
-    if first:
-        notes["classes"] = f"numbered from {first} in the file, from 0 here"
-    names = _names(codes, annotations)
-    return {s: c - first for s, c in codes.items()}, tuple(names.get(k, str(k)) for k in range(first, last + 1))
+def _class_labels(splits: list[_Split]) -> dict[str, Array]:
+    """Return the class of each row: its number, or where the file has no numbers its name."""
+    numbered = any("classification_labels" in split.entries for split in splits)
+    if not numbered and all("annotations" in split.entries for split in splits):
+        return {split.name: np.array(split.texts("annotations")) for split in splits}
+    return {split.name: split.numbers("classification_labels") for split in splits}
 
 
-def _names(codes: dict[str, Array], annotations: dict[str, list[str]]) -> dict[int, str]:
+def _class_names(splits: list[_Split], numbers: dict[str, Array]) -> dict[int, str]:
     """Return the name of each class number, if the annotations give each exactly one."""
+    annotations = {s.name: s.texts("annotations") for s in splits if "annotations" in s.entries}
     pairs = {
         pair
         for s, names in annotations.items()
-        if len(names) == len(codes[s])
-        for pair in zip(codes[s].tolist(), names, strict=True)
+        if len(names) == len(numbers[s])
+        for pair in zip(numbers[s].tolist(), names, strict=True)
     }
     names = dict(pairs)
     return names if len(names) == len(set(names.values())) == len(pairs) else {}

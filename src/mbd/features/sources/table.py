@@ -243,13 +243,13 @@ def _labels(path: Path, table: pa.Table, name: str) -> Array:
     return labels
 
 
-def _class_names(table: pa.Table, label: str) -> list[str]:
+def _class_names(table: pa.Table, label: str) -> dict[int, str]:
     """Return the class names that `datasets` keeps in the metadata of a table; none without them."""
     try:
         known = json.loads((table.schema.metadata or {})[b"huggingface"])["info"]["features"][label]["names"]
     except (KeyError, TypeError, ValueError):
-        return []
-    return [str(name) for name in known]
+        return {}
+    return {number: str(name) for number, name in enumerate(known)}
 
 
 # Modalities
