@@ -130,7 +130,6 @@ class Reader:
 _STOP = ord(".")
 _STARTS = b"\x80(]})cNIJKMLFGSTUVX"
 _CONSTANTS: dict[bytes, object] = {b"N": None, b"\x88": True, b"\x89": False, b")": ()}
-_EMPTY: dict[bytes, Callable[[], Any]] = {b"]": list, b"}": dict, b"\x8f": set}
 _CONTENT = (bytes, bytearray, latin1)
 _VIEWED = 4096
 _NAME_SHOWN = 100
@@ -174,17 +173,20 @@ class Machine:
         steps: dict[bytes, Callable[[], object]] = {
             b"\x80": partial(self._read.number, BYTE),
             b"\x95": partial(self._read.number, LONG),
-            b"G": self._floats,
+            b"G": lambda: self._stack.extend(self._read.floats(self.begun)),
             b"(": self._mark,
-            b"0": self._pop,
-            b"1": self._pop_mark,
+            b"0": lambda: self._forget(self._take(1) if self._stack else self._above_mark()),
+            b"1": lambda: self._forget(self._above_mark()),
+            b"]": lambda: self._push([]),
+            b"}": lambda: self._push({}),
+            b"\x8f": lambda: self._push(set()),
             b"l": lambda: self._push(self._above_mark()),
             b"t": lambda: self._push(tuple(self._above_mark())),
             b"\x91": lambda: self._push(frozenset(self._keys(self._above_mark()))),
             b"d": lambda: self._push(self._pairs(self._above_mark())),
-            b"\x85": lambda: self._tuple(1),
-            b"\x86": lambda: self._tuple(2),
-            b"\x87": lambda: self._tuple(3),
+            b"\x85": lambda: self._push(tuple(self._take(1))),
+            b"\x86": lambda: self._push(tuple(self._take(2))),
+            b"\x87": lambda: self._push(tuple(self._take(3))),
             b"a": lambda: self._extend(self._take(1)),
             b"e": lambda: self._extend(self._above_mark()),
             b"s": lambda: self._update(self._take(2)),
@@ -202,9 +204,8 @@ class Machine:
             b"R": self._reduce,
             b"b": self._build,
             **{code: partial(self._push, value) for code, value in _CONSTANTS.items()},
-            **{code: partial(self._empty, kind) for code, kind in _EMPTY.items()},
-            **{code: partial(self._push_number, layout) for code, layout in NUMBERS.items()},
-            **{code: partial(self._push_line, make) for code, make in LINES.items()},
+            **{code: partial(self._push_read, partial(self._read.number, form)) for code, form in NUMBERS.items()},
+            **{code: partial(self._push_read, self._read.line, make) for code, make in LINES.items()},
             **{code: partial(self._counted, *how) for code, how in COUNTED.items()},
             **self._refused_steps(),
         }
@@ -229,9 +230,6 @@ class Machine:
 
     # Stack
 
-    def _floats(self) -> None:
-        self._stack += self._read.floats(self.begun)
-
     def _counted(self, layout: struct.Struct, make: Callable[[bytes], Any]) -> None:
         begin, end = self._read.span(layout)
         # What is being filled is below the mark. If that is an array, its content is not copied.
@@ -244,14 +242,8 @@ class Machine:
     def _push(self, value: object) -> None:
         self._stack.append(value)
 
-    def _empty(self, kind: Callable[[], Any]) -> None:
-        self._stack.append(kind())
-
-    def _push_number(self, layout: struct.Struct) -> None:
-        self._stack.append(self._read.number(layout))
-
-    def _push_line(self, make: Callable[[bytes], Any]) -> None:
-        self._stack.append(make(self._read.line()))
+    def _push_read(self, read: Callable[[], Any], make: Callable[[Any], Any] = lambda value: value) -> None:
+        self._stack.append(make(read()))
 
     def _take(self, count: int) -> list[Any]:
         taken = self._stack[-count:]
@@ -260,9 +252,6 @@ class Machine:
         del self._stack[-count:]
         return taken
 
-    def _tuple(self, count: int) -> None:
-        self._stack.append(tuple(self._take(count)))
-
     def _mark(self) -> None:
         self._marks.append(self._stack)
         self._stack = []
@@ -270,12 +259,6 @@ class Machine:
     def _above_mark(self) -> list[Any]:
         items, self._stack = self._stack, self._marks.pop()
         return items
-
-    def _pop_mark(self) -> None:
-        self._forget(self._above_mark())
-
-    def _pop(self) -> None:
-        self._forget(self._take(1) if self._stack else self._above_mark())
 
     def _forget(self, items: list[Any]) -> None:
         self._scaffolding -= sum(type(item) in (Named, Unfinished) for item in items)
