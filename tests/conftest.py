@@ -66,6 +66,7 @@ def _no_cache_of_an_earlier_run(tmp_path_factory: pytest.TempPathFactory) -> Ite
     a cache knows of the log at such a path would be of another run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.chdir(tmp_path_factory.mktemp("fixtures"))  # neither do they write into the repository
         yield
 
 
