@@ -44,7 +44,7 @@ run: $(STAMP) ## the whole main job on embedded defaults (installs 5.5 GB with C
 	@echo "to build/; data, modality and method are those of params.yaml. A second run does only what a change has touched."
 	@MBD_ISSUER="$${MBD_ISSUER:-Example issuer (make run)}" dvc repro $(STAGES) | sed -u -e '/^> /d; /lock file /d; /^$$/d; /^To /d; /^\t/d; /^Use /d; /^Ways to forget/d' -e "s/^Running stage '\(.*\)':/== \1/"
 	@mbd -q report build/published --store file://build/store --trust build/keys/trust.json --out build/certificate.html > /dev/null
-	@mbd verify build/published --model build/deleted --store file://build/store --trust build/keys/trust.json > build/verification.txt \
+	@mbd -v verify build/published --model build/deleted --store file://build/store --trust build/keys/trust.json > build/verification.txt \
 	  || { cat build/verification.txt; exit 1; }
 	@echo
 	@cat build/comparison/comparison.txt

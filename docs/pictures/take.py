@@ -28,7 +28,8 @@ _LOOKS: tuple[tuple[str, int, int, Scheme], ...] = (
 
 def _shrink(picture: Path) -> None:
     """Keep 64 colours, which is enough for text."""
-    Image.open(picture).convert("P", palette=Image.Palette.ADAPTIVE, colors=64).save(picture, optimize=True)
+    with Image.open(picture) as taken:
+        taken.convert("P", palette=Image.Palette.ADAPTIVE, colors=64).save(picture, optimize=True)
 
 
 def main(page: Path, out: Path = HERE) -> None:
@@ -37,6 +38,8 @@ def main(page: Path, out: Path = HERE) -> None:
         for name, width, height, scheme in _LOOKS:
             browser.look(width, scheme, height)
             browser.open(page.absolute())
+            if browser.evaluate("document.documentElement.scrollWidth") != width:
+                raise SystemExit(f"{page} does not fit {width} pixels")
             browser.screenshot(out / f"{name}.png", height)
             _shrink(out / f"{name}.png")
     with tempfile.TemporaryDirectory() as folder:

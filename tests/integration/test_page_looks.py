@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from docs.pictures import take
 
 from mbd.formats.audit import summarise
 from mbd.production.store_pages import write_store_pages
+from mbd.steps import report, verify
 from tests.integration.servers.chromium import Browser, Scheme
 from tests.integration.verification_panel import VerificationPanel, checked
 from tests.report.statements import SmallAuthority, attack, leakage
@@ -91,6 +93,18 @@ def test_on_paper_the_tables_are_open_and_nothing_asks_to_be_clicked(
     assert browser.evaluate("document.querySelector('details table').getBoundingClientRect().height") > 0
     assert browser.printed().startswith(b"%PDF")
     browser.look(1280, "light")
+
+
+def test_the_pictures_of_the_handbook_are_taken_of_any_certificate(tmp_path: Path) -> None:
+    authority = SmallAuthority.make(tmp_path / "authority")
+    bundle, page = authority.publish("surgery"), tmp_path / "page.html"
+    verdict = verify.run(authority.params, str(bundle), trust=authority.trust_file, store=authority.url)
+    report.of_bundle(bundle, page, verdict)
+    (tmp_path / "pictures").mkdir()
+    take.main(page, tmp_path / "pictures")
+    taken = {file.name: file.read_bytes()[16:24] for file in (tmp_path / "pictures").iterdir()}
+    assert taken == {name: (take.HERE / name).read_bytes()[16:24] for name in taken}  # width and height of a PNG
+    assert len(taken) == 5
 
 
 def test_the_index_leads_to_the_pages(browser: Browser, tmp_path: Path) -> None:

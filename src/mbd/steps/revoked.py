@@ -54,7 +54,8 @@ class Revoked:
             return
         with private_folder(gettempdir()) as folder:
             count = leave_out(features, folder, self.persons, without)
-            _LOG.warning("%d recordings of persons who revoked them for %s are left out", count, self.name)
+            if count:
+                _LOG.warning("%d recordings of persons who revoked them for %s are left out", count, self.name)
             yield folder
 
 
