@@ -188,7 +188,7 @@ def test_a_model_that_still_holds_a_revoked_person_is_not_published(production: 
     with pytest.raises(VerificationError, match="trained on recordings of a person that certificate"):
         ask(production, third)
     production.private_openings(digest).unlink()
-    with pytest.raises(VerificationError, match="it is not known whether it was trained on recordings"):
+    with pytest.raises(VerificationError, match="it is not known whether the model was trained on recordings"):
         ask(production, third)
     assert digest not in production.history().certificates
 
