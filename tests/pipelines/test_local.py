@@ -1,5 +1,6 @@
 """Pipelines on this machine, each step a process: the same bytes as on the command line, and no false success."""
 
+import io
 import json
 import shutil
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from click.testing import CliRunner, Result
 from mbd.cli import group
 from mbd.files import read_json, sha256_file
 from mbd.shredding.keys import KeyDestroyedError
-from pipelines.local import StepFailedError
+from pipelines.local import StepFailedError, TaskOutput
 from tests.digests import path_digest
 from tests.pipelines.small import as_options, only_run
 from tests.quick_mbd import quick_tasks
@@ -208,3 +209,40 @@ def test_there_is_nothing_to_delete_from_where_no_model_is_registered(tmp_path: 
     assert "fetch" in done.exception.problem
     assert "the log has no release of this model yet" in done.output
     assert not left.exists()
+
+
+KFP = """02:39:20.227 - INFO - Running pipeline: \x1b[95m'mbd-train'\x1b[0m
+----------------------------------------
+02:39:20.243 - INFO - Executing task \x1b[96m'features'\x1b[0m
+02:39:20.243 - INFO - Streamed logs:
+
+    [KFP Executor 2026-11-19 02:39:20,529 INFO]: Got executor_input:
+    {
+        "inputs": {"parameterValues": {}}
+    }
+    mosi: regression, text 12, audio 6
+
+      split   rows
+      train    400
+    warning: 3 rows were left out
+02:39:25.641 - INFO - Task \x1b[96m'features'\x1b[0m finished with status \x1b[92mSUCCESS\x1b[0m
+02:39:25.642 - INFO - Task \x1b[96m'features'\x1b[0m outputs:
+    Output: ['audio']
+02:39:25.655 - INFO - Executing task \x1b[96m'train'\x1b[0m
+    Traceback (most recent call last):
+
+    mbd.errors.DataError: there is no such file
+02:39:25.700 - ERROR - Task \x1b[96m'train'\x1b[0m finished with status \x1b[91mFAILURE\x1b[0m
+"""
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_people_see_tasks_headlines_warnings_and_failures_and_the_log_has_everything(size: int) -> None:
+    log, shown = io.StringIO(), io.StringIO()
+    output = TaskOutput(log, shown)
+    for start in range(0, len(KFP), size):
+        output.write(KFP[start : start + size])
+    first, _, failed = shown.getvalue().partition("== train\n")
+    assert first == "== features\nmosi: regression, text 12, audio 6\nwarning: 3 rows were left out\n"
+    assert failed.endswith("mbd.errors.DataError: there is no such file\n")
+    assert len(log.getvalue().splitlines()) == len(KFP.splitlines()) and "\x1b" not in log.getvalue()
