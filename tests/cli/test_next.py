@@ -63,7 +63,8 @@ def test_every_command_that_a_message_names_exists_with_its_options() -> None:
     found = list(hinted_commands())
     assert len(found) > 100
     for file, words in found:
-        command, context, rest = group, click.Context(group), iter(words)
+        command: click.Command = group
+        context, rest = click.Context(group), iter(words)
         while isinstance(command, click.Group) and re.fullmatch("[a-z][a-z-]+", name := next(rest, "")):
             below = command.get_command(context, name)
             assert below is not None, f"{file}: mbd {' '.join(words)} does not exist"
