@@ -33,9 +33,8 @@ def refuse_method(name: str, record: ModelRecord, subjects: Collection[str]) -> 
             f"the method {name} deletes whole modalities, not those of single subjects",
             key="--subject",
             value=", ".join(subjects),
-            hint="train with model.backbone="
-            + " or ".join(name for name in BACKBONES.builtin if BACKBONES.get(name).separable)
-            + " and delete with deletion.method=exact",
+            hint="set deletion.method="
+            + " or ".join(one for one in suitable if METHODS.get(one).reads_for_subjects is not None),
         )
 
 
