@@ -5,7 +5,7 @@ the same digests at both ends.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,10 +20,9 @@ from mbd.features.check import check_collection
 from mbd.features.contract import FeatureSet, write_manifest, write_splits
 from mbd.features.corruption import corrupt, corrupted_rows
 from mbd.features.revision import Prepare, as_it_is, fetch_revision
-from mbd.features.rows import Collection
+from mbd.features.rows import Collection, Rows
 from mbd.features.sources import kind_of, read_source
 from mbd.features.splits import with_calibration
-from mbd.features.summary import availability, label_histogram, label_statistics
 from mbd.files import STEP_FILE, read_json, sha256_file, to_json, write_file
 from mbd.formats.features import MANIFEST, CalibrationEntry
 from mbd.formats.files import METRICS
@@ -33,10 +32,13 @@ from mbd.params.features import FeaturesSettings
 from mbd.report.text import table
 from mbd.shredding.vault import made_plain
 from mbd.steps.step import StepRun, step_run
+from mbd.tensors import Array
 
 NAME = "features"
 SUMMARY = "summary.json"
 HISTOGRAM = "label_histogram.csv"
+_BINS = 13
+"""of scores in the histogram of labels"""
 _LOG = logging.getLogger(__name__)
 
 
@@ -242,3 +244,49 @@ def _summary(collection: Collection) -> FeaturesSummary:
         ridge={name: {k: round(v, 3) for k, v in metrics.items()} for name, metrics in baselines.items()},
         notes=dict(collection.notes),
     )
+
+
+def label_statistics(collection: Collection) -> dict[str, Any]:
+    """Return, for each split, the labels' statistics (regression) or counts by class (classification)."""
+    if collection.task == "classification":
+        return {
+            split: dict(zip(collection.classes, _class_counts(collection, rows).tolist(), strict=True))
+            for split, rows in collection.splits.items()
+        }
+    return {
+        split: {
+            "mean": round(float(rows.labels.mean()), 4),
+            "std": round(float(rows.labels.std()), 4),
+            "min": round(float(rows.labels.min()), 4),
+            "max": round(float(rows.labels.max()), 4),
+            "non_negative_percent": round(float(100 * (rows.labels >= 0).mean()), 2),
+            "zero": int((rows.labels == 0).sum()),
+        }
+        for split, rows in collection.splits.items()
+    }
+
+
+def _class_counts(collection: Collection, rows: Rows) -> Array:
+    return np.bincount(rows.labels, minlength=len(collection.classes))
+
+
+def label_histogram(collection: Collection, label_range: tuple[float, float]) -> str:
+    """Return the share of labels in each bin or class, a column for each split, as CSV for a plot."""
+    if collection.task == "classification":
+        names: Sequence[str] = collection.classes
+        counts = [_class_counts(collection, rows) for rows in collection.splits.values()]
+    else:
+        edges = np.linspace(*label_range, _BINS + 1)
+        names = [f"{middle:.2f}" for middle in (edges[:-1] + edges[1:]) / 2]
+        counts = [np.histogram(rows.labels, bins=edges)[0] for rows in collection.splits.values()]
+    shares = np.array([count / count.sum() for count in counts]).T
+    lines = [f"{name},{','.join(f'{share:.4f}' for share in row)}" for name, row in zip(names, shares, strict=True)]
+    return "\n".join([f"label,{','.join(collection.splits)}", *lines]) + "\n"
+
+
+def availability(collection: Collection) -> dict[str, dict[str, float]]:
+    """Return the percentage of rows that have each modality, for each split."""
+    return {
+        split: {m: round(float(100 * bits.mean()), 2) for m, bits in rows.available.items()}
+        for split, rows in collection.splits.items()
+    }

@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from mbd.features.summary import availability, label_histogram, label_statistics
+from mbd.steps.features import availability, label_histogram, label_statistics
 from tests.features.build import small_collection
 
 
