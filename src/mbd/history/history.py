@@ -23,7 +23,7 @@ Memory stays small: of each statement a few fields are kept.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -41,7 +41,6 @@ from mbd.history.facts import (
     Release,
     StatementFacts,
 )
-from mbd.history.succession import lost_deletions
 from mbd.log.checkpoint import Checkpoint
 from mbd.storage.store import Store
 from mbd.trust.trust_file import CLOCKS_DIFFER_BY
@@ -149,6 +148,45 @@ class ModelHistory:
                 return trained_on_revoked(deletion)
         return None
 
+    def lost_deletions(
+        self, reinstated: Callable[[CertificateFacts], set[str]], withdrawn: Container[str]
+    ) -> dict[str, str]:
+        """Return the certificates of the name with a deletion that no later release keeps, and which and how.
+
+        Along the chain from a certificate to the newest release, each release that is not withdrawn has to keep its
+        deletions: it takes no modality that the certificate revokes, a registered one has not even seen it, and
+        persons' recordings were left out. What was reinstated since need not be kept. The releases are read once, from
+        the newest to the oldest, so that a long history costs no more than its length.
+
+        Args:
+            reinstated: Returns what of a certificate was reinstated.
+            withdrawn: Digests of the releases that were revoked or refuted: what those take does not count.
+
+        """
+        lost: dict[str, str] = {}
+        taken: dict[str, Release] = {}
+        registered: list[RegistrationFacts] = []
+        newest = self.released[-1:]
+        for release in reversed(self.released):
+            if release in newest:
+                lost[release.digest] = f"the log has no later release of {self.name}"
+            if isinstance(release, CertificateFacts):
+                again = self.revoked.intersection(release.revoked) - reinstated(release)
+                for modality in sorted(again.intersection(taken)):
+                    lost[release.digest] = f"a later release, {taken[modality].digest[:16]}, takes {modality} again"
+                if release.scope == "subjects" and not reinstated(release).issuperset(release.modalities):
+                    for later in registered:
+                        if later.weights != release.weights and release.digest not in later.left_out:
+                            lost[release.digest] = (
+                                f"a later release, {later.digest[:16]}, has seen the deleted recordings"
+                            )
+            if release.digest in withdrawn:
+                continue
+            if isinstance(release, RegistrationFacts):
+                registered.append(release)
+            taken |= dict.fromkeys(release.sees if isinstance(release, RegistrationFacts) else release.inputs, release)
+        return lost
+
     def respects(self, weights: str, person: CertificateFacts) -> bool:
         """Return whether weights are those of a release without the recordings that a person's deletion is about."""
         same = (r for r in self.releases if r.weights == weights)
@@ -239,7 +277,7 @@ class History:
         return replace(
             model,
             current=next((r for r in reversed(in_force) if not model.problem(r)), None),
-            lost=lost_deletions(model, self.reinstated, withdrawn),
+            lost=model.lost_deletions(self.reinstated, withdrawn),
         )
 
     def reinstated(self, certificate: CertificateFacts) -> set[str]:

@@ -14,6 +14,7 @@ the certificate itself, signed and logged, and are read in the log's order (:mod
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,10 +27,9 @@ from mbd.formats.layout import CERTIFICATES
 from mbd.formats.predicate import Erasure
 from mbd.formats.statement import AnyStatement, DeletionStatement, PurgeStatement
 from mbd.formats.verdict import Decision
-from mbd.history.facts import CertificateFacts, StatementFacts
+from mbd.history.facts import CertificateFacts, RegistrationFacts, StatementFacts
 from mbd.history.history import MAX_AGE, History
 from mbd.history.replay import read_history
-from mbd.history.succession import find_successor
 from mbd.log.checkpoint import Inclusion, verify_checkpoint
 from mbd.log.reader import Log
 from mbd.records import Record
@@ -200,7 +200,23 @@ def status_in(
     problem, lost = problem or history.problem(at, max_age), model.lost.get(certificate.digest)
     status = status_of(certificate, about, at, problem, model.problem(certificate), lost)
     replaced = STATE_VERDICTS[status.state] == "replaced"
-    return status.model_copy(update={"successor": find_successor(history, certificate)}) if replaced else status
+    return status.model_copy(update={"successor": _find_successor(history, certificate)}) if replaced else status
+
+
+def _find_successor(history: History, certificate: CertificateFacts) -> Successor | None:
+    """Return the current release of the certificate's name, or else the newest one, if it is a later one."""
+    model = history.model(certificate.model)
+    first_later = bisect_right(model.released, certificate.index, key=lambda release: release.index)
+    if first_later == len(model.released):
+        return None
+    newest = model.current if model.current and model.current.index > certificate.index else model.released[-1]
+    return Successor(
+        kind="registration" if isinstance(newest, RegistrationFacts) else "certificate",
+        digest=newest.digest,
+        address=f"{history.store.url}/{CERTIFICATES}/{newest.digest}",
+        current=newest is model.current,
+        releases=bisect_right(model.released, newest.index, key=lambda release: release.index) - first_later,
+    )
 
 
 def states_in(history: History, at: datetime, problem: str | None) -> dict[str, tuple[CertificateState, Decision]]:
