@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +72,7 @@ def seconds(work: Callable[[Path, Path], None], archive: Path, folder: Path) -> 
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, chdir(temporary):
         root = Path(temporary)
         archive = root / "mosei.npz"
         write_archive(archive)

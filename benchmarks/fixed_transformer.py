@@ -8,6 +8,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ def branches(architecture: Architecture) -> float:
 
 def importing(architecture: Architecture) -> float:
     """Return the seconds of `mbd import` with data of sixteen rows a split."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
         root, rng = Path(folder), np.random.default_rng(0)
         arrays: dict[str, Array] = {}
         for split in ("train", "valid", "test", "calibration"):

@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import chdir
 from pathlib import Path
 from statistics import median
 
@@ -184,7 +185,7 @@ def _is_model(file: Path) -> bool:
 
 def main(requests: int = REQUESTS, months: int = MONTHS) -> None:
     logging.disable(logging.WARNING)
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, chdir(temporary):
         os.environ["XDG_CACHE_HOME"] = f"{temporary}/cache"
         tempfile.tempdir = f"{temporary}/tmp"  # a purge searches what killed steps have left there
         Path(tempfile.tempdir).mkdir()

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ def of_persons(params: Params, folder: Path, again: float) -> None:
 
 
 def main(preset: str = "mosei") -> None:
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, chdir(temporary):
         folder = Path(temporary)
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         make_keys(folder / "keys", "signer")

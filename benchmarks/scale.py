@@ -16,6 +16,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,7 +127,7 @@ def main() -> None:
     parser.add_argument("--without", nargs="*", default=[], help="leave out the steps with these words")
     given = parser.parse_args()
     dims = tuple(int(d) for d in given.dims.split(","))
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as temporary:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as temporary, chdir(temporary):
         root = Path(temporary)
         few = measure(root / "few", given.rows, dims, given.classes, given.without)
         for step, cost in few.items():

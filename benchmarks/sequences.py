@@ -9,6 +9,7 @@ shows how far a better vector gets.
 
 import tempfile
 import time
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ def interval(values: Array) -> str:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, chdir(temporary):
         work = Path(temporary)
         for how in ("keep", "mean"):
             mbd.make_features(
