@@ -8,10 +8,11 @@ import pytest
 
 from mbd.errors import MbdError, VerificationError
 from mbd.log.check import take_up
-from mbd.log.memory import head_of, open_to_sign, read_memory
+from mbd.log.memory import LogMemory, head_of, open_to_sign, read_memory
 from mbd.log.reader import Log
 from mbd.log.repair import renew_head
 from mbd.log.tiles import CHECKPOINT, claim_name, old_checkpoint_name
+from mbd.trust.trust_file import Trust
 from tests.certificate.killing import killed_at
 from tests.log.build import LogLocation, another_machine, assert_whole, log_of
 from tests.trust.keys import leaf
@@ -65,6 +66,28 @@ def test_two_heads_of_one_size_are_never_both_signed(tmp_path: Path) -> None:
         assert Log(backup.store, place.keys.trust).size == 2  # to have read it is not enough
         with pytest.raises(VerificationError, match="has never signed the log"):
             renew_head(backup.store, place.keys.log, place.keys.trust)
+
+
+@pytest.mark.parametrize("further", [1, 2])
+def test_two_processes_that_are_shown_two_claims_of_a_place_do_not_both_sign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, further: int
+) -> None:
+    """One has read what is remembered, and the other signs before it does itself."""
+    place = log_of(tmp_path, 2)
+    backup = plain_copy(place, tmp_path / "backup")
+    overtaken = list(range(9, 9 + further))
+
+    def read_and_be_overtaken(trust: Trust) -> LogMemory:
+        memory = read_memory(trust)
+        while overtaken:
+            backup.append(overtaken.pop())
+        return memory
+
+    monkeypatch.setattr("mbd.log.append.read_memory", read_and_be_overtaken)
+    with pytest.raises(VerificationError, match=r"gone on elsewhere|has signed another head"):
+        place.append(2)
+    assert place.log.size == 2
+    assert backup.log.size == 2 + further
 
 
 def test_a_log_without_entries_is_begun_without_a_word(tmp_path: Path) -> None:

@@ -82,16 +82,22 @@ def read_memory(trust: Trust) -> LogMemory:
         return LogMemory()
 
 
-def remember(log: Log, signed: Head | None = None, *, instead: bool = False) -> None:
+def remember(log: Log, signed: Head | None = None, *, instead: bool = False) -> bool:
     """Remember the head of a log, and one that is about to be signed after it; of two heads, the larger one.
+
+    It is the last word before a signature: of two processes of this machine, one comes second here.
 
     Args:
         log: The log, as it was read.
         signed: The head that is signed next; None: none is.
         instead: Forget what was remembered before.
 
+    Returns:
+        Whether it is the newest head that was signed here; if not, another process has signed a later one meanwhile.
+
     Raises:
         MbdError: A head is about to be signed, and cannot be remembered.
+        VerificationError: Another head of its size was signed.
     """
     head, file = head_of(log), _file(log.trust)
     try:
@@ -103,15 +109,18 @@ def remember(log: Log, signed: Head | None = None, *, instead: bool = False) -> 
             after = before
             if instead or head.size > before.seen.size:
                 after = after.model_copy(update={"seen": head, "url": location(log.store.url)})
+            if signed and before.signed and signed.size == before.signed.size and signed != before.signed:
+                raise contradiction(log, before.signed)
             if signed and (before.signed is None or signed.size > before.signed.size):
                 after = after.model_copy(update={"signed": signed})
             if after != before:
                 write_file(file, after.to_bytes(), mode=0o600)
+            return signed in (None, after.signed)
     except OSError as error:
         problem = f"the head of the log cannot be remembered, so that an older one would pass here: {error.strerror}"
         if signed is None:
             _LOG.debug(problem)
-            return
+            return False
         hint = "let XDG_CACHE_HOME name a folder that can be written and that lasts"
         raise MbdError(problem, file=error.filename, hint=hint) from error
 
