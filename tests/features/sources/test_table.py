@@ -239,10 +239,17 @@ def class_column(index: int) -> pa.Array:
         {"my voice": list_column(jump=-(1 << 30))},
         {"label": class_column(1 << 30)},
         {"id": text_column(jump=1 << 30)},
+        {"id": pa.array([[1]] * ROWS)},
+        {"split": pa.array([{"name": "train"}] * ROWS)},
     ],
-    ids=["lists beyond the values", "lists before the values", "classes beyond the names", "texts beyond the bytes"],
+    ids=[
+        *("lists beyond the values", "lists before the values", "classes beyond the names", "texts beyond the bytes"),
+        *("lists as ids", "records as splits"),
+    ],
 )
-def test_an_arrow_file_that_points_outside_of_itself_is_refused(tmp_path: Path, hostile: dict[str, pa.Array]) -> None:
+def test_an_arrow_file_that_points_outside_of_itself_or_has_other_types_is_refused(
+    tmp_path: Path, hostile: dict[str, pa.Array]
+) -> None:
     table = list_table(**hostile)
     with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as file:
         file.write_table(table)

@@ -43,8 +43,8 @@ def read(params: FeaturesSettings) -> Collection:
     """Read the file or folder named by `features.source.path`."""
     try:
         return _read(params)
-    except ValueError as error:  # pyarrow's: text that is not UTF-8, numbers that do not fit
-        raise DataError(f"the table cannot be read: {error}", file=params.source.path) from error
+    except (ValueError, pa.ArrowException) as error:  # text that is not UTF-8, numbers that do not fit, lists as ids
+        raise DataError(f"the table cannot be read: {error}", file=Path(params.source.path or "")) from error
 
 
 def _read(params: FeaturesSettings) -> Collection:
