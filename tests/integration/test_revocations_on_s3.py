@@ -37,6 +37,10 @@ class BucketStore(GoldenStore):
     def store(self) -> Store:
         return _opened_once(self.url, (self.folder / "endpoint").read_text())
 
+    @property
+    def private(self) -> Store:
+        return _opened_once(f"{self.url.rstrip('/')}/private", (self.folder / "endpoint").read_text())
+
 
 class Trailing(BucketStore):
     """The same store, with a slash at the end of its URL."""
