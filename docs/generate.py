@@ -37,6 +37,7 @@ from mbd.serving.problems import TITLES, TYPE
 
 HERE = Path(__file__).parent
 WIDTH = 100
+_WHOLE_NUMBERS_OF_JSON = 2**53
 _PLAIN = {int: "integer", float: "number", str: "text", bool: "true | false", type(None): "null", Any: "value"}
 NOTE = "<!-- written by `python docs/generate.py` -->\n"
 
@@ -64,7 +65,7 @@ def parameters_page() -> str:
         "`params.yaml` holds them all; `--set a.b=value` sets one for a single command, `mbd params` prints what is in "
         "force.\nEach is listed with its default, what else it takes, and its meaning. Values are YAML. A key that is "
         "not here is an error.\n",
-        *_tables(Params(), ""),
+        *_tables(Params(), "", {}),
     ]
     return "\n".join(parts)
 
@@ -196,13 +197,16 @@ def _usage(command: click.Command, context: click.Context) -> str:
     return "\n".join(lines)
 
 
-def _tables(section: Settings, prefix: str) -> Iterator[str]:
+def _tables(section: Settings, prefix: str, listed: dict[str, str]) -> Iterator[str]:
     fields, texts = type(section).model_fields, describe_fields(type(section))
     below = {name for name in fields if isinstance(getattr(section, name), Settings)}
     if prefix:
         yield f"{'##' if '.' not in prefix.rstrip('.') else '###'} {prefix.rstrip('.')}\n"
         if about := inspect.getdoc(type(section)):
             yield f"{about}\n"
+    if (same := listed.setdefault(repr(section), prefix)) != prefix:
+        yield f"As `{same.rstrip('.')}`.\n"
+        return
     values = section.model_dump(mode="json")
     for name in (leaves := [name for name in fields if name not in below]):
         takes, meaning = _takes(fields[name], values[name]), texts.get(name, "")
@@ -211,7 +215,7 @@ def _tables(section: Settings, prefix: str) -> Iterator[str]:
     yield from [""] if leaves else []
     for name in fields:
         if name in below:
-            yield from _tables(getattr(section, name), f"{prefix}{name}.")
+            yield from _tables(getattr(section, name), f"{prefix}{name}.", listed)
 
 
 def _cell(text: str) -> str:
@@ -227,7 +231,7 @@ def _takes(field: FieldInfo, default: object) -> str:
     """Return what a parameter takes beside values such as its default: kinds, choices and bounds, in words."""
     kind = _kind(field.annotation)
     if default is None:
-        kind = kind.removesuffix(" | null")
+        kind = "" if kind == "text | null" else kind.removesuffix(" | null")
     elif kind in _PLAIN.values():
         kind = ""
     return ", ".join([*filter(None, [kind]), *_bounds(field.metadata)])
@@ -253,7 +257,7 @@ def _kind(annotation: Any) -> str:  # noqa: ANN401
 def _bounds(metadata: list[Any]) -> Iterator[str]:
     for bound in metadata:
         for sign, name in {"≥": "ge", ">": "gt", "≤": "le", "<": "lt"}.items():
-            if (value := getattr(bound, name, None)) is not None:
+            if (value := getattr(bound, name, None)) is not None and value < _WHOLE_NUMBERS_OF_JSON:
                 yield f"{sign} {value}"
 
 
