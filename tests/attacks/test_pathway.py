@@ -55,3 +55,11 @@ def test_a_single_column_that_still_reads_the_modality_is_enough(model_workspace
     share, size = values(TargetModel.of("after", record, almost), attack_context)
     assert share > 0.9
     assert size > 0
+
+
+def test_outputs_that_rows_share_up_to_rounding_do_not_move() -> None:
+    still = np.full((50, 2, 1), 3.0, np.float32)
+    still[:, 1, 0] = np.linspace(-1, 1, 50)
+    noise = 1e-6 * np.random.default_rng(0).standard_normal(still.shape).astype(np.float32)
+    assert not pathway._relative(still + noise, still - noise).any()
+    assert pathway._relative(still, still + np.float32(0.5)).min() > 0.5

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
 from mbd.attacks import reattach
 from mbd.attacks.attack import AttackEvidence
@@ -15,7 +16,8 @@ from mbd.attacks.reattach import advantage
 from mbd.attacks.target_model import TargetModel, open_target
 from mbd.features.contract import FeatureSet
 from mbd.model.checkpoint import load_model
-from mbd.model.module import architecture_of, zero_dead
+from mbd.model.contract import Architecture
+from mbd.model.module import architecture_of, attach_modality, zero_dead
 from mbd.params.attacks import AttacksSettings
 from mbd.tensors import Array, is_float
 from tests.attacks.gate_table import FixedShape
@@ -102,6 +104,34 @@ def test_a_model_that_cannot_be_trained_further_gets_a_map_beside_it(tmp_path: P
         reattach.attack(target_of(tmp_path, name), attack_context) for name in ("deleted", "reference")
     )
     assert [e.value for e in deleted] == [e.value for e in reference]
+
+
+def test_what_was_zeroed_is_fresh_though_no_branch_is_named(fixed: FixedShape) -> None:
+    def zeroed(old: dict[str, Array], _: dict[str, Array]) -> dict[str, Array]:
+        return old | {"audio_net.layers.0.weight": np.zeros_like(old["audio_net.layers.0.weight"])}
+
+    folder = fixed.pretending("zeroed", zeroed)
+    (record, tensors), sample = load_model(folder), np.zeros((2, 24), np.float32)
+    shapes = FeatureSet.open(fixed.folder / "data").shapes
+    attachment = attach_modality(record, tensors, "audio", shapes, sample)
+    assert attachment
+    assert attachment.fresh["audio_net.layers.0.weight"].all()
+    assert not any(mask.any() for name, mask in attachment.fresh.items() if name != "audio_net.layers.0.weight")
+
+
+def test_the_factory_is_called_once_for_all_draws(
+    fixed: FixedShape, attack_context: AttackContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attacked(fixed, fixed.folder / "reference", attack_context)  # what is remembered of the architecture is
+    made, whole = list[int](), Architecture._made
+
+    def counted(architecture: Architecture, seed: int) -> nn.Module:
+        made.append(seed)
+        return whole(architecture, seed)
+
+    monkeypatch.setattr(Architecture, "_made", counted)
+    attacked(fixed, fixed.folder / "reference", attack_context)
+    assert len(made) == 1
 
 
 def test_the_same_attack_gives_the_same_bytes(fixed: FixedShape, attack_context: AttackContext) -> None:

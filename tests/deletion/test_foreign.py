@@ -139,9 +139,13 @@ def test_the_released_module_does_not_change_with_audio_that_is_fed_to_it(
 
 
 @every_foreign
-def test_what_is_trained_again_from_few_rows_is_no_better_than_in_the_reference(name: str, tmp_path: Path) -> None:
-    outcome, reference = deleted(name, "surgery", tmp_path), trained(name, "audio")
-    positions, few, test = outcome.indices, rows_of(name, "calibration", 32), rows_of(name, "test")
+@pytest.mark.parametrize("method", ["surgery", "certified"])
+def test_what_is_trained_again_from_few_rows_is_no_better_than_in_the_reference(
+    name: str, method: str, tmp_path: Path
+) -> None:
+    outcome, reference = deleted(name, method, tmp_path), trained(name, "audio")
+    positions = (outcome if method == "surgery" else deleted(name, "surgery", tmp_path)).indices
+    few, test = rows_of(name, "calibration", 32), rows_of(name, "test")
     models = [OpenModel(outcome.record, outcome.tensors), OpenModel(reference.record, reference.tensors)]
     before = OpenModel(trained(name).record, trained(name).tensors)
     assert before.error(test) < 0.95 * models[1].error(test)  # audio helps

@@ -114,3 +114,11 @@ class Gated(Multiplying):
 def test_a_part_is_proposed_where_the_whole_would_close_another_modality_off() -> None:
     shapes = {m: VECTORS[m] for m in ("text", "audio")}
     assert names(propose(Architecture(Gated, shapes, 1), "audio")) == ("audio.0",)
+
+
+def test_what_is_named_wrongly_hides_nothing_that_is_proposed() -> None:
+    foreign = FOREIGN["cross-modal"]
+    wrong = Architecture(foreign.factory, foreign.shapes, 1, branches={"audio": ["memories.l", "memories.v"]})
+    assert set(closing(wrong, "audio").branches["audio"]) > {"memories.l", "memories.v"}
+    with pytest.raises(UsageError, match=r"would stay as audio has trained"):
+        refuse_unbranched(wrong, "audio")

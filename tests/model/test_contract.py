@@ -217,3 +217,22 @@ class Locked(LateFusion):
 
 def test_a_module_that_cannot_be_copied_is_built_again() -> None:
     assert probe(Architecture(Locked, VECTORS, 1), "audio").tensors["encoders.audio.0.weight"].dead
+
+
+class HeadForAll(nn.Module):
+    """An encoder for each modality that it is given, and a head that is wide enough for three of them."""
+
+    def __init__(self, modalities: Mapping[str, Shape], outputs: int) -> None:
+        super().__init__()
+        self.encoders = nn.ModuleDict({m: nn.Linear(shape.width, 2) for m, shape in modalities.items()})
+        self.head = nn.Linear(6, outputs)
+
+    def forward(self, features: dict[str, Tensor], available: dict[str, Tensor]) -> Tensor:
+        del available
+        scores: Tensor = self.head(torch.cat([encoder(features[m]) for m, encoder in self.encoders.items()], dim=1))
+        return scores
+
+
+def test_a_factory_whose_smaller_model_does_not_run_has_a_fixed_shape() -> None:
+    architecture = Architecture(HeadForAll, {m: Shape.vector(3) for m in ("text", "audio", "visual")}, 1)
+    assert architecture.without(["audio"]) is architecture

@@ -16,6 +16,7 @@ from mbd.model.predictor import load
 from mbd.params import Params, load_params
 from mbd.steps import import_model
 from tests.features.build import synthetic_set
+from tests.foreign_modules import FOREIGN, foreign_set
 
 DIMS = {"text": 12, "audio": 6, "visual": 8}
 
@@ -60,6 +61,18 @@ def test_a_model_trained_on_some_modalities_takes_these_alone(data: Path, tmp_pa
     torch.save(module(dims={"text": 12, "visual": 8}).state_dict(), tmp_path / "w.pt")
     import_model.run(params(), tmp_path / "w.pt", data, ["text", "visual"], tmp_path / "model")
     assert list(load(tmp_path / "model").modalities) == ["text", "visual"]
+
+
+def test_what_exists_for_a_modality_that_training_never_saw_is_zero_as_after_a_training_here(tmp_path: Path) -> None:
+    foreign = FOREIGN["shared trunk"]
+    state = foreign.factory(foreign.shapes, 1).state_dict()
+    torch.save(state, tmp_path / "w.pt")
+    data, named = foreign_set(tmp_path / "data", foreign.kind), f"model.branches.audio={list(foreign.branches)}"
+    settings = load_params(None, [f"model.backbone={foreign.backbone}", named])
+    import_model.run(settings, tmp_path / "w.pt", data, ["text", "visual"], tmp_path / "model")
+    tensors = load_model(tmp_path / "model")[1]
+    assert not tensors["maps.audio.weight"].any()
+    assert np.array_equal(tensors["maps.text.weight"], state["maps.text.weight"].numpy())
 
 
 class Planted:

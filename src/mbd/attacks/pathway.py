@@ -79,9 +79,11 @@ def _any_movement(still: Extraction, now: Extraction) -> Array:
 
 def _relative(still: Array, now: Array) -> Array:
     """Return the root mean square change of each row's outputs, in deviations of the outputs over rows."""
-    deviation = still.reshape(len(still), -1).std(0)
+    flat = still.reshape(len(still), -1).astype(np.float64)
+    deviation, rounding = flat.std(0), _ROUNDING * np.abs(flat).max(0)
     change = _change(still, now)
-    shares: Array = np.divide(change, deviation, out=change, where=deviation > 0)
+    change[change <= rounding] = 0  # under some masks rows differ by rounding alone: no measure of anything
+    shares: Array = np.divide(change, deviation, out=change, where=deviation > rounding)
     size: Array = np.sqrt((shares**2).mean(1))
     return size
 

@@ -57,10 +57,12 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
     halves = (attack_context, replace(attack_context, fit=attack_context.score, score=attack_context.fit))
     counts = sorted({min(k, len(attack_context.fit)) for k in attack_context.params.relearn_rows})
     products, hits = np.zeros((len(counts), len(rows), 2, 3, _DRAWS)), np.zeros((len(rows), 2))
+    plugged = _plug_in(target_model, attack_context)
     for draw in range(_DRAWS):
         half = halves[draw % 2]
         order = attack_context.draw(NAME, str(draw)).permutation(len(half.fit))
-        plugged = _plug_in(target_model, half, order[: counts[-1]], draw)
+        if plugged:
+            plugged.begin(half, draw)
         for place, k in enumerate(counts):
             beside = _guess([half.target], half, order[:k], missed)
             added = plugged.learn(order, k) if plugged else beside
@@ -125,24 +127,24 @@ def _missed(target_model: TargetModel, attack_context: AttackContext) -> Array:
     return missed
 
 
-def _plug_in(target_model: TargetModel, half: AttackContext, shown: Array, seed: int) -> "_Plugged | None":
-    """Return the model with m* plugged in, scaled as in the fit rows at `shown`; None: it cannot be trained further."""
-    record, sample = target_model.record, half.rows.features[half.modality][half.fit[shown]]
+def _plug_in(target_model: TargetModel, attack_context: AttackContext) -> "_Plugged | None":
+    """Return the model with m* plugged in, scaled as in the attacked rows; None: it cannot be trained further."""
+    record, m = target_model.record, attack_context.modality
     attach = BACKBONES.get(record.backbone).attach
     if attach is None:
         return None
-    sample = np.asarray(sample, np.float32)
-    attachment = attach(record, target_model.tensors, half.modality, half.data.shapes, sample, seed)
-    return _Plugged(attachment, half, seed) if attachment else None
+    sample = np.asarray(attack_context.rows.features[m], np.float32)
+    attachment = attach(record, target_model.tensors, m, attack_context.data.shapes, sample)
+    return _Plugged(attachment, attack_context) if attachment else None
 
 
 class _Plugged:
-    """A network into which m* is plugged again, on the rows of one half."""
+    """A network into which m* is plugged again; built once, and begun again for each draw."""
 
-    def __init__(self, attachment: Attachment, half: AttackContext, seed: int) -> None:
-        self._network, self._backbone, self._half, self._seed = attachment.network, attachment.backbone, half, seed
-        m, parameters = half.modality, dict(attachment.network.named_parameters())
-        retained = tuple(other for other in half.retained if other in attachment.inputs)
+    def __init__(self, attachment: Attachment, attack_context: AttackContext) -> None:
+        self._network, self._backbone, self._half = attachment.network, attachment.backbone, attack_context
+        m, parameters = attack_context.modality, dict(attachment.network.named_parameters())
+        retained = tuple(other for other in attack_context.retained if other in attachment.inputs)
         self._feeding = Feeding(attachment.inputs, retained, (m,), m)
         self._trained: list[tuple[Tensor, Tensor]] = [
             (parameters[name], mask) for name, mask in attachment.fresh.items()
@@ -151,10 +153,18 @@ class _Plugged:
         if shape.kind in ("vector", "sequence"):
             self._map = torch.eye(shape.width, requires_grad=True)
             self._trained.append((self._map, torch.ones(self._map.shape, dtype=torch.bool)))
-        self._start = [parameter.detach().clone() for parameter, _ in self._trained]
-        self._task = half.data.manifest.task
+        self._start = self._fresh = [parameter.detach().clone() for parameter, _ in self._trained]
+        self._seed, self._task = 0, attack_context.data.manifest.task
         kind = torch.int64 if self._task == "classification" else torch.float32
-        self._labels = torch.from_numpy(np.asarray(half.rows.labels)).to(kind)
+        self._labels = torch.from_numpy(np.asarray(attack_context.rows.labels)).to(kind)
+
+    def begin(self, half: AttackContext, seed: int) -> None:
+        """Take the rows of one half, and fresh weights of a seed: those of the factory in another order."""
+        self._half, self._seed, self._start = half, seed, [value.clone() for value in self._fresh]
+        draw = half.draw(NAME, "fresh", str(seed))
+        for value, (parameter, mask) in zip(self._start, self._trained, strict=True):
+            if parameter is not self._map:
+                value[mask] = value[mask][torch.from_numpy(draw.permutation(int(mask.sum())))]
 
     def learn(self, order: Array, k: int) -> Array:
         """Train on the first k fit rows of an order; return what a scored row's own m* adds to its outputs."""

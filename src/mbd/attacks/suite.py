@@ -71,8 +71,23 @@ class _Clock:
         self.bar.update()
 
 
-def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = False) -> Audit:
-    """Attack the models of an audit and judge the results."""
+def run_suite(
+    audit: AuditInput,
+    params: AttacksSettings,
+    *,
+    progress: bool = False,
+    measured: "dict[tuple[str, str, str], list[AttackEvidence]] | None" = None,
+) -> Audit:
+    """Attack the models of an audit and judge the results.
+
+    Args:
+        audit: The models and the data.
+        params: What is attacked, and how.
+        progress: Whether a bar is shown.
+        measured: Evidence of other audits of the same data by the same parameters, to which this one adds: a model that
+            is in several (the reference) is attacked once.
+
+    """
     target_models = {role: _target_model(role, stored, audit) for role, stored in audit.models.items()}
     contexts = [make_context(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
     changes = len(params.variants) * len(_ALTERED)
@@ -82,7 +97,8 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
         clock = _Clock(bar)
         with clock.part("invariants"):
             held = invariants(audit)
-        findings = [finding for attack_context in contexts for finding in _attack(target_models, attack_context, clock)]
+        attacked = _Runs(clock, {} if measured is None else measured)
+        findings = [finding for each in contexts for finding in _attack(target_models, each, attacked)]
         with clock.part("utility"):
             utilities = utility(audit, target_models, params)
     claims = audit.after.deletion or audit.after.record
@@ -121,9 +137,8 @@ def _target_model(role: Role, stored: StoredModel, audit: AuditInput) -> TargetM
         ) from error
 
 
-def _attack(target_models: TargetModels, attack_context: AttackContext, clock: _Clock) -> Iterator[GateFinding]:
+def _attack(target_models: TargetModels, attack_context: AttackContext, runs: "_Runs") -> Iterator[GateFinding]:
     """Yield every measure of every attack on one modality."""
-    runs = _Runs(clock)
     released = {role: runs.attack(model, attack_context, "as released") for role, model in target_models.items()}
     yield from _findings(released, attack_context, "as released")
     for variant in attack_context.params.variants:
@@ -135,7 +150,7 @@ def _attack(target_models: TargetModels, attack_context: AttackContext, clock: _
         yield from _findings(altered, attack_context, variant)
     if "before" not in target_models:
         return
-    with clock.part(diff.NAME):
+    with runs.clock.part(diff.NAME):
         attacks = [partial(runs.evidence, name) for name in diff.ATTACKS]
         revived = diff.attack(target_models["before"], target_models["after"], attack_context, attacks)
     whole = [evidence for name in diff.ATTACKS for evidence in released["before"][name]]
@@ -145,10 +160,10 @@ def _attack(target_models: TargetModels, attack_context: AttackContext, clock: _
 
 @dataclass
 class _Runs:
-    """Attacks on one modality; models of the same bytes give the same evidence, so each is attacked once."""
+    """Attacks; models of the same bytes give the same evidence, so each is attacked once."""
 
     clock: _Clock
-    found: dict[tuple[str, str], list[AttackEvidence]] = field(default_factory=dict)
+    found: dict[tuple[str, str, str], list[AttackEvidence]]
 
     def attack(
         self, target_model: TargetModel, attack_context: AttackContext, variant: Variant
@@ -162,7 +177,7 @@ class _Runs:
 
     def evidence(self, name: str, target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
         """Return the evidence of one attack on one model."""
-        key = name, target_model.digest
+        key = attack_context.modality, name, target_model.digest
         if key not in self.found:
             measured = ATTACKS.get(name).run(target_model, attack_context)
             self.found[key] = [replace(evidence, attack=name) for evidence in measured]

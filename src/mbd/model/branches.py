@@ -49,6 +49,7 @@ class Proposal:
     cut: int
     """numbers that a cut with the named branches sets to zero"""
     cut_with_proposal: int
+    """with those that are proposed beside them"""
     numbers: int
     """of the whole state"""
     left_open: tuple[str, ...]
@@ -93,16 +94,11 @@ def _propose(architecture: Architecture, modality: str) -> Proposal | None:
     heard = listener.heard
     del listener  # probing builds a module as large
     with_named = probe(architecture, modality)
-    with_proposed = probe(replace(bare, branches={**others, modality: chosen}) if chosen else bare, modality)
-    return Proposal(
-        modality,
-        found,
-        named,
-        cut=_dead(with_named),
-        cut_with_proposal=_dead(with_proposed),
-        numbers=numbers,
-        left_open=(*left_open, *_describe_staying(modality, heard, with_named if named else with_proposed)),
-    )
+    proposal = Proposal(modality, found, named, _dead(with_named), _dead(with_named), numbers, left_open)
+    every = (*named, *proposal.missing)
+    with_every = probe(with_branches(architecture, {modality: every}), modality) if proposal.missing else with_named
+    stays = _describe_staying(modality, heard, with_named if named else with_every)
+    return replace(proposal, cut_with_proposal=_dead(with_every), left_open=(*left_open, *stays))
 
 
 def with_branches(architecture: Architecture, named: Mapping[str, Sequence[str]]) -> Architecture:
@@ -113,7 +109,7 @@ def with_branches(architecture: Architecture, named: Mapping[str, Sequence[str]]
 def closing(architecture: Architecture, modality: str) -> Architecture:
     """Return the architecture with every branch of a modality: those that are named, and those that are missing.
 
-    What is proposed counts where it cuts more than what is named.
+    What is proposed counts where it cuts more.
     """
     proposal = propose(architecture, modality)
     if proposal is None or not proposal.missing or proposal.cut_with_proposal <= proposal.cut:

@@ -349,16 +349,19 @@ def materialise(module: nn.Module) -> nn.Module:
 
 @lru_cache(maxsize=64)
 def _differ(full: Architecture, smaller: Architecture) -> bool:
-    """Whether a factory builds something else for fewer modalities."""
-    shapes = _state_shapes(full)
+    """Whether a factory builds something else for fewer modalities, and that runs."""
+    shapes = _state_shapes(full.blank())
     try:
-        return shapes != _state_shapes(smaller)
+        if shapes == _state_shapes(module := smaller.blank()):
+            return False
+        smaller.run(module, *example(smaller.modalities, 2, seed=0))
     except UsageError:  # all modalities are written into the factory's code
         return False
+    return True
 
 
-def _state_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in architecture.blank().state_dict().items()}
+def _state_shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
 
 
 @lru_cache(maxsize=4)

@@ -127,14 +127,13 @@ def attach_modality(
     modality: str,
     shapes: Mapping[str, Shape],
     sample: Array,
-    seed: int,
 ) -> Attachment | None:
     """Return the model with `modality` attached again, scaled as in `sample`; None if it cannot take such data."""
     taken = [m for m in shapes if m in (modality, *record.modalities)]
     if any(shapes[m].kind != "vector" for m in taken):
         return None
     dims = {m: record.modalities.get(m, shapes[m].width) for m in taken}
-    with seeded(seed, "attach"):
+    with seeded(0, "attach"):
         network = JointNetwork(dims, max(len(record.classes), 1), JointSpec.model_validate(record.spec))
     if modality not in record.modalities:
         path = network.modality[modality]

@@ -230,21 +230,21 @@ def open_inputs(record: ModelRecord, tensors: Mapping[str, Array], shapes: Mappi
 
 
 def attach_modality(
-    record: ModelRecord, tensors: Mapping[str, Array], modality: str, shapes: Mapping[str, Shape], _: Array, seed: int
+    record: ModelRecord, tensors: Mapping[str, Array], modality: str, shapes: Mapping[str, Shape], _: Array
 ) -> Attachment | None:
     """Return the module with `modality` attached again; None if its weights fit no module that takes it.
 
-    Of a module that cannot be probed nothing is known to be the modality's own, and nothing is fresh. The scaling of
-    inputs is the module's own affair.
+    The modality's own is what a cut with every branch takes, also those that are not named. Of a module that cannot be
+    probed nothing is known to be its own, and nothing is fresh. The scaling of inputs is the module's own affair.
     """
     architecture = architecture_of(record)
     wider = _with_inputs(architecture, {m: s for m, s in shapes.items() if m in (modality, *architecture.modalities)})
     try:
-        probed = probe(wider, modality).tensors
+        probed = probe(closing(wider, modality), modality).tensors
     except UsageError:
         probed = {}
     try:
-        released, network = to_plain(architecture, tensors), materialise(wider.build(seed=seed))
+        released, network = to_plain(architecture, tensors), materialise(wider.build())
         parts = {name: OwnPart(~part.alive, part.kept) for name, part in probed.items()}
         return attach(network, released, parts, wider.modalities, ModuleBackbone(network, wider, record.task))
     except (MbdError, ValueError):

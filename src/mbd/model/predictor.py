@@ -118,8 +118,8 @@ class Backbone:
     """`open_inputs(record, tensors, shapes)`: loads a model with every input of `shapes` that its weights can take,
     whatever the record says; None: the record says it all"""
     attach: "Callable[..., Attachment | None] | None" = None
-    """`attach(record, tensors, modality, shapes, sample, seed)`: builds a model that takes `modality` again, with fresh
-    weights where it has none (:mod:`mbd.model.attachment`)"""
+    """`attach(record, tensors, modality, shapes, sample)`: builds a model that takes `modality` again, scaled as in
+    `sample`, with fresh weights where it has none (:mod:`mbd.model.attachment`)"""
     own_values: "Callable[..., dict[str, Array]] | None" = None
     """`own_values(record, tensors, modality, *, proposed)`: by tensor, the numbers that exist for `modality` alone in a
     model that can still be fed it; None: what the record says of each tensor is all"""

@@ -6,6 +6,7 @@ and process alone, so a run that was killed ends with the same bytes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mbd.errors import UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.model import ModelRecord
@@ -65,11 +67,14 @@ def import_weights(
 
     """
     with reproducible(params.training.threads):
-        architecture, _ = _architecture(feature_set, params)
+        architecture, fixed = _architecture(feature_set, params)
         module = architecture.build()
         built = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
         load_state(module, fit(built), architecture.name)
         tensors = to_tensor_dict(module)
+        if fixed:
+            with suppress(UsageError):  # a parametrisation may not hold zeros, or the module cannot be probed
+                tensors = zero_dead(architecture, tensors, fixed)
         seen = provenance(architecture, tensors, feature_set.modalities)
         spec = spec_of(architecture, {})
         record = model_record(feature_set, params.model.backbone, spec, params.training.seed, seen)
