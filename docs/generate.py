@@ -48,9 +48,9 @@ def commands_page() -> str:
     parts = [
         NOTE,
         "# Commands\n",
-        "What each command does and takes; `mbd COMMAND --help` describes every option. Those without brackets are "
-        "required.\nMost also take `--params PATH` (default: ./params.yaml), `--set A.B=VALUE` (repeatable) and "
-        "`--json`.\n",
+        "What each command does and takes; `mbd COMMAND --help` says more, and describes every option.\nThose without "
+        "brackets are required. Most also take `--params PATH` (default: ./params.yaml), `--set A.B=VALUE` (repeatable)\n"
+        "and `--json`.\n",
         f"{inspect.cleandoc(_EPILOG)}\n",
         *_synopses(group, context, 2),
     ]
@@ -173,7 +173,7 @@ def _synopses(command: click.Group, context: click.Context, level: int) -> Itera
             raise RuntimeError(f"{context.command_path} lists {name} and does not have it")
         inner = _context(below, name, context)
         yield f"{'#' * level} {inner.command_path}\n"
-        yield f"{inspect.cleandoc(below.help or '').replace(chr(8), '').strip()}\n"
+        yield f"{inspect.cleandoc(below.help or '').partition(chr(10) * 2)[0]}\n"
         if isinstance(below, click.Group):
             yield from _synopses(below, inner, level + 1)
         else:
