@@ -71,8 +71,8 @@ class AttackEvidence:
     @cached_property
     def unit_of_row(self) -> Array:
         """The number of what is drawn together with each row: its group, or the row itself if there are few groups."""
-        found = self.groups if self.groups is None else np.unique(self.groups, return_inverse=True)[1].reshape(-1)
-        numbers: Array = np.arange(len(self.rows)) if found is None or found.max() + 1 < _FEWEST_GROUPS else found
+        units = self.groups if self.groups is None else np.unique(self.groups, return_inverse=True)[1].reshape(-1)
+        numbers: Array = np.arange(len(self.rows)) if units is None or units.max() + 1 < _FEWEST_GROUPS else units
         return numbers.astype(np.int64)
 
     @cached_property

@@ -219,12 +219,12 @@ def tpr_at_fpr(rows: Array, weights: Array, fpr: float = 0.01) -> Array:
     truth, score = rows[:, 0] > 0, -rows[:, 1]
     positive, negative = (np.flatnonzero(kind)[np.argsort(score[kind], kind="stable")] for kind in (truth, ~truth))
     alarms = np.cumsum(weights[:, negative], axis=1)
-    found = np.zeros((len(weights), len(positive) + 1))
-    np.cumsum(weights[:, positive], axis=1, out=found[:, 1:])
+    counts = np.zeros((len(weights), len(positive) + 1))
+    np.cumsum(weights[:, positive], axis=1, out=counts[:, 1:])
     # A score counts as long as it lies above that of the first negative which is one too many.
     above = np.append(np.searchsorted(score[positive], score[negative]), len(positive))
     allowed = (alarms <= fpr * alarms[:, -1:] + 1e-9).sum(1)
-    return _ratio(np.take_along_axis(found, above[allowed][:, None], axis=1)[:, 0], found[:, -1])
+    return _ratio(np.take_along_axis(counts, above[allowed][:, None], axis=1)[:, 0], counts[:, -1])
 
 
 def _ratio(above: Array, below: Array) -> Array:

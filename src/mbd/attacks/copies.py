@@ -136,13 +136,13 @@ def _matches(vectors: Array, slices: Array) -> Iterator[tuple[float, Array]]:
 
 def _nearest(candidates: Array, rows: Array) -> tuple[Array, Array]:
     """Return for each candidate the row with the largest cosine, by its absolute value, and that cosine."""
-    found = []
+    distances = []
     size = max(_MOST_NUMBERS // len(rows), 1)
     for start in range(0, len(candidates), size):
         cosines = candidates[start : start + size] @ rows.T
         nearest = np.abs(cosines).argmax(1)
-        found.append((nearest, cosines[np.arange(len(cosines)), nearest]))
-    nearest, heights = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        distances.append((nearest, cosines[np.arange(len(cosines)), nearest]))
+    nearest, heights = (np.concatenate(parts) for parts in zip(*distances, strict=True))
     return nearest, heights
 
 

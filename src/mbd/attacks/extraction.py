@@ -107,8 +107,8 @@ def activations(backbone: LoadedBackbone, feeding: Feeding, rows: Rows) -> dict[
     """Return the activations of the backbone for `rows`; empty if it does not show any."""
     if not isinstance(backbone, OffersActivations):
         return {}
-    found = backbone.activations(*feeding(rows, feeding.retained))
-    return {name: _finite(x) for name, x in found.items()}
+    values = backbone.activations(*feeding(rows, feeding.retained))
+    return {name: _finite(x) for name, x in values.items()}
 
 
 def answers(backbone: LoadedBackbone, feeding: Feeding, rows: Rows, masks: Sequence[Mask]) -> Array:

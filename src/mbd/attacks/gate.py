@@ -236,8 +236,8 @@ def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) ->
     if not finding.decides:
         return record
     gap = measured.difference("after", "reference", judged)
-    found = {"difference": gap, "tolerance": params.tolerance, "detectable": measured.smallest_leak(judged)}
-    record = record.model_copy(update=found)
+    measures = {"difference": gap, "tolerance": params.tolerance, "detectable": measured.smallest_leak(judged)}
+    record = record.model_copy(update=measures)
     record = record.model_copy(update={"blind": record.finds_nothing_before})
     return record.model_copy(update={"decision": _decision(record.passes), "reason": _attack_reason(record)})
 

@@ -38,13 +38,13 @@ _CLOSE = 1e-9  # relative; rounding between two ways to compute the same number
 
 def invariants(audit: AuditInput) -> list[InvariantRecord]:
     """Check every invariant; a refusal names what was found."""
-    found = {
+    checks = {
         "input": _input(audit),
         "cut": _cut(audit),
         "shape": _shape(audit),
         **({"content": _content(audit.before, audit)} if audit.before else {}),
     }
-    records = [_judged(name, *problem) for name, problem in found.items()]
+    records = [_judged(name, *problem) for name, problem in checks.items()]
     if audit.before is None:
         records.append(
             InvariantRecord(name="content", decision="informational", reason="no model before deletion to compare with")
@@ -101,11 +101,11 @@ def _left_over(audit: AuditInput) -> list[str]:
     find = BACKBONES.get(whole.backbone).own_values
     if find is None:
         return []
-    proposed, found = after.record.guarantee.kind != "certified", []
+    proposed, left = after.record.guarantee.kind != "certified", []
     for modality in audit.gone:
         own, others = (find(whole, s.tensors, modality, proposed=proposed) for s in (after, audit.reference))
-        found += [n for n, values in own.items() if ((values != 0) & (values != others.get(n, 0))).any()]
-    return found
+        left += [n for n, values in own.items() if ((values != 0) & (values != others.get(n, 0))).any()]
+    return left
 
 
 def _shape(audit: AuditInput) -> tuple[list[str], str]:

@@ -215,16 +215,16 @@ class _Matrices(tuple[Array, ...]):
 @lru_cache(maxsize=24)  # the inputs, and all kinds of layers of a model with m* fed and not fed
 def _of_kind(matrices: _Matrices, attack_context: AttackContext) -> _Kind | None:
     """Return the kernel of layers of one kind; None if nothing varies in them."""
-    found = [x for matrix in matrices if (x := _standardised(matrix, attack_context)) is not None]
-    if not found:
+    layers = [x for matrix in matrices if (x := _standardised(matrix, attack_context)) is not None]
+    if not layers:
         return None
-    n, shares = len(attack_context.fit), [1 / (x.shape[1] * len(found)) for x in found]
-    whole = torch.zeros(len(found[0]), n)
-    for x, share in zip(found, shares, strict=True):
+    n, shares = len(attack_context.fit), [1 / (x.shape[1] * len(layers)) for x in layers]
+    whole = torch.zeros(len(layers[0]), n)
+    for x, share in zip(layers, shares, strict=True):
         whole.addmm_(x, x[:n].T, alpha=share)
-    narrow = 2 * sum(x.shape[1] for x in found) < n
-    columns = torch.cat([x * share**0.5 for x, share in zip(found, shares, strict=True)], dim=1) if narrow else None
-    return _Kind(len(found), whole, columns, attack_context)
+    narrow = 2 * sum(x.shape[1] for x in layers) < n
+    columns = torch.cat([x * share**0.5 for x, share in zip(layers, shares, strict=True)], dim=1) if narrow else None
+    return _Kind(len(layers), whole, columns, attack_context)
 
 
 def _standardised(matrix: Array, attack_context: AttackContext) -> Tensor | None:

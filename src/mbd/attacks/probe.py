@@ -37,8 +37,8 @@ def guess(views: Sequence[View], attack_context: AttackContext, name: str) -> li
     weights = truth / (2 * truth.mean()) + (1 - truth) / (2 * (1 - truth.mean()))
     starts = [fit_kernels(view, ATTRIBUTE, weights, attack_context) for view in views]
     informed = [start for start in starts if start is not None]
-    found = iter(_residual(informed, truth, weights, attack_context, name) if informed else ())
-    return [np.ones(len(attack_context.score)) if start is None else next(found) for start in starts]
+    residuals = iter(_residual(informed, truth, weights, attack_context, name) if informed else ())
+    return [np.ones(len(attack_context.score)) if start is None else next(residuals) for start in starts]
 
 
 def _residual(
@@ -85,8 +85,8 @@ def _best_step(held_out: Tensor, truth: Tensor, weights: Tensor) -> Tensor:
 def _components(start: KernelRidge) -> tuple[Tensor, Tensor]:
     """Return the first principal components of fit and scored rows (× rows), with unit deviation on the fit rows."""
     n = len(start.kernel)
-    found = eigh(start.kernel.numpy(), subset_by_index=(max(n - _COMPONENTS, 0), n - 1), check_finite=False)
-    values, vectors = map(torch.from_numpy, found)
+    decomposed = eigh(start.kernel.numpy(), subset_by_index=(max(n - _COMPONENTS, 0), n - 1), check_finite=False)
+    values, vectors = map(torch.from_numpy, decomposed)
     vectors *= np.sqrt(n)
     used = values > _NEGLIGIBLE * values[-1]
     scored = start.across @ (vectors / values.clamp(min=1e-12))

@@ -71,10 +71,10 @@ def _offered(target_model: TargetModel, attack_context: AttackContext) -> Array:
 def _learnt(seen: Extraction, attack_context: AttackContext) -> Array:
     """Return the prediction of ridge from activations for m*'s own part of the scored rows, scaled to fit."""
     truth = torch.from_numpy(attack_context.own[attack_context.by_fold]).float()
-    found = fit_kernels(seen.activations, OWN, torch.ones(len(truth)), attack_context)
-    if found is None:
+    kernels = fit_kernels(seen.activations, OWN, torch.ones(len(truth)), attack_context)
+    if kernels is None:
         return np.zeros((len(attack_context.score), truth.shape[1]))
-    return _scale(found.out_of_fold.numpy(), truth.numpy()) * found.scored.numpy().astype(np.float64)
+    return _scale(kernels.out_of_fold.numpy(), truth.numpy()) * kernels.scored.numpy().astype(np.float64)
 
 
 def _scale(predicted: Array, truth: Array) -> float:

@@ -114,10 +114,10 @@ class TargetModel:
         size, shapes = rows.features[modality].shape[1:], self.inputs
         wanted = [m for m in self.entries(rows, modality) if shapes[m].size == size]
         feeding = self._feeding(rows, modality, fed=False)
-        found = extraction.reconstruct(self.backbone, feeding, rows, wanted[0]) if wanted else {}
+        offered = extraction.reconstruct(self.backbone, feeding, rows, wanted[0]) if wanted else {}
         return {
             name: as_vectors(replace(rows, features={modality: array})).features[modality]
-            for name, array in found.items()
+            for name, array in offered.items()
         }
 
     def _feeding(self, rows: Rows, modality: str, *, fed: bool) -> extraction.Feeding:

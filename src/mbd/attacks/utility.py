@@ -48,8 +48,8 @@ def utility(
             continue
         outputs, labels, groups = _outputs(target_models, test, rows, pattern), test.labels[rows], test.groups[rows]
         for metric, (statistic, margin) in _metrics(task, params).items():
-            found = {r: _evidence(metric, task, labels, groups, output, statistic) for r, output in outputs.items()}
-            utilities.append(UtilityMeasurement(metric, "+".join(pattern), margin, pattern == audit.retained, found))
+            evidence = {r: _evidence(metric, task, labels, groups, output, statistic) for r, output in outputs.items()}
+            utilities.append(UtilityMeasurement(metric, "+".join(pattern), margin, pattern == audit.retained, evidence))
     if not any(measured_utility.decides for measured_utility in utilities):
         raise DataError(
             "no test row has any of the retained modalities, so utility cannot be measured",

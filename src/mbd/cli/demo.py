@@ -107,7 +107,8 @@ def wait_for(*urls: str) -> None:
 def infer(url: str, modalities: Sequence[str], widths: dict[str, int]) -> dict[str, Any]:
     """Ask the model about one row, print the answer, and return it."""
     inputs = [
-        {"name": one, "datatype": "FP32", "shape": [1, widths[one]], "data": [0.5] * widths[one]} for one in modalities
+        {"name": modality, "datatype": "FP32", "shape": [1, widths[modality]], "data": [0.5] * widths[modality]}
+        for modality in modalities
     ]
     answer: dict[str, Any]
     try:

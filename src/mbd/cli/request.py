@@ -81,7 +81,7 @@ def submit(
     """Submit a request; it is due after requests.due_days. Each person's is one of its own."""
     from mbd.production import submit as step
 
-    found = step.submit(
+    requests = step.submit(
         params,
         store or params.store.url,
         model or params.certificate.model,
@@ -93,8 +93,8 @@ def submit(
         requester=requester,
         token=token,
     )
-    text = "\n".join(f"{request.id}  {request.state}  due {request.due.date()}" for request in found)
-    print_result(found if subjects else found[0], text)
+    text = "\n".join(f"{request.id}  {request.state}  due {request.due.date()}" for request in requests)
+    print_result(requests if subjects else requests[0], text)
     suggest("request", "run")
 
 

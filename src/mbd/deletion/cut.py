@@ -80,8 +80,8 @@ def cut(
     record: ModelRecord, tensors: Mapping[str, Array], modalities: Sequence[str]
 ) -> tuple[ModelRecord, dict[str, Array]]:
     """Return the record and the weights of the model without `modalities`."""
-    found = cut_model(record, tensors, modalities)
-    return found.record, found.tensors
+    shortened = cut_model(record, tensors, modalities)
+    return shortened.record, shortened.tensors
 
 
 def cut_by_record(

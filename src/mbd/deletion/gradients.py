@@ -129,5 +129,5 @@ def _per_sample(call: _Call, parameters: dict[str, Tensor], batch: Batch) -> dic
 
     with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():  # the other kernels have no rule for vmap
         warnings.filterwarnings("ignore", "There is a performance drop")  # operations without a rule, one by one
-        found: dict[str, Tensor] = vmap(jacrev(values), in_dims=(None, 0))(parameters, dict(batch))
-    return {name: gradients.detach() for name, gradients in found.items()}
+        jacobians: dict[str, Tensor] = vmap(jacrev(values), in_dims=(None, 0))(parameters, dict(batch))
+    return {name: gradients.detach() for name, gradients in jacobians.items()}

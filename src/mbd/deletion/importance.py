@@ -57,11 +57,11 @@ def gauss_newton(
     batches, weights = calibration.batches(hidden=hidden), _weights(calibration.network, names)
     sums = sum_over_samples(calibration.network, calibration.prediction(hidden), batches, forms, tuple(weights))
     _refuse_no_rows(calibration, sums.rows)
-    found = {}
+    diagonal = {}
     for name, w in weights.items():
         g, h = (sums.totals[form].get(name, torch.zeros(w.shape)).cpu().numpy() / sums.rows for form in forms[:2])
-        found[name] = np.square(w, dtype=np.float64) / 2 * h - w * g
-    return found
+        diagonal[name] = np.square(w, dtype=np.float64) / 2 * h - w * g
+    return diagonal
 
 
 def activation_ratios(calibration: Calibration, hidden: Collection[str]) -> dict[str, Array]:

@@ -50,8 +50,8 @@ class Method:
 
 def methods_for(backbone: str) -> tuple[str, ...]:
     """Return the names of the methods that work on a backbone."""
-    found = BACKBONES.get(backbone)
-    return tuple(name for name in METHODS.names() if METHODS.get(name).fits(found))
+    described = BACKBONES.get(backbone)
+    return tuple(name for name in METHODS.names() if METHODS.get(name).fits(described))
 
 
 SURGERY = Method(

@@ -58,13 +58,13 @@ def cut_module(
     for modality in gone:
         if rows is not None:
             refuse_unbranched(architecture, modality)
-        found = probe(architecture, modality)
-        probes.append(found)
-        warnings += [ONLY_INPUTS.format(modality=modality)] if found.only_inputs else []
-        same &= found.same_function
-        filled |= set(found.filled)
-        plain = cut_plain(found, plain)
-        architecture = architecture.without([modality]) if found.shrinks else architecture
+        probed = probe(architecture, modality)
+        probes.append(probed)
+        warnings += [ONLY_INPUTS.format(modality=modality)] if probed.only_inputs else []
+        same &= probed.same_function
+        filled |= set(probed.filled)
+        plain = cut_plain(probed, plain)
+        architecture = architecture.without([modality]) if probed.shrinks else architecture
     left = from_plain(architecture, plain)
     zeroed = _zeroed(left, plain, original)
     fresh = to_tensor_dict(architecture.build(seed=int(record.seed)))
@@ -179,15 +179,15 @@ def _run(backbone: ModuleBackbone, split: Split, retained: tuple[str, ...]) -> A
 
 def _zeroed(left: Mapping[str, Array], plain: Mapping[str, Array], original: Mapping[str, Array]) -> dict[str, Array]:
     """Return the positions of stored tensors that the cut has set to zero and that were not zero before."""
-    found = {}
+    zeroed = {}
     for name, tensor in left.items():
         whole = plain_name(name)
         if tensor.shape != plain[whole].shape or original[whole].shape != tensor.shape:
             continue
         positions = np.flatnonzero((tensor == 0) & (original[whole] != 0))
         if len(positions):
-            found[name] = positions.astype(np.int64)
-    return found
+            zeroed[name] = positions.astype(np.int64)
+    return zeroed
 
 
 def _entry(record: ModelRecord, name: str, tensor: Array, gone: Sequence[str]) -> TensorRecord:

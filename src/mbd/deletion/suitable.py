@@ -52,8 +52,8 @@ def _refuse_changed(data: FeatureSet, splits: Collection[str]) -> None:
     """Compare the bytes that are about to be read with the manifest."""
     listed = {name: digest for name, digest in data.digests().items() if name.split("/")[1] in splits}
     with ThreadPoolExecutor() as pool:
-        found = pool.map(lambda name: sha256_file(data.folder / name), listed)
-    for (name, digest), now in zip(listed.items(), found, strict=True):
+        digests = pool.map(lambda name: sha256_file(data.folder / name), listed)
+    for (name, digest), now in zip(listed.items(), digests, strict=True):
         if now != digest:
             raise DataError(
                 "the file is not the one that the manifest lists",

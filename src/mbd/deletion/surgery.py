@@ -60,8 +60,8 @@ def delete(
         with phases.phase("cut"):
             left = cut_model(before.record, before.tensors, gone, split) if settings.cut else _not_cut(before, gone)
         with phases.phase("saliency"):
-            found = saliency(calibration(before.record, before.tensors, split), gone, left.tensors)
-            salient = left.follow(found.values)
+            saliencies = saliency(calibration(before.record, before.tensors, split), gone, left.tensors)
+            salient = left.follow(saliencies.values)
         with phases.phase("selection"):
             names = [name for name, values in salient.items() if values.any()]
             after = calibration(left.record, left.tensors, split)
@@ -80,11 +80,11 @@ def delete(
         indices=_joined(left.zeroed, indices),
         facts={
             "variant": variant(settings),
-            "calibration": calibration_facts(before.data.manifest, split, found),
+            "calibration": calibration_facts(before.data.manifest, split, saliencies),
             "cut": left.described(before.record) if settings.cut else None,
             "selection": selection_facts(selection, left.tensors, salient, settings),
             "edit": edit_facts,
-            "without_saliency": list(found.unknown),
+            "without_saliency": list(saliencies.unknown),
         },
         phases=phases,
         rounding=rounding,

@@ -47,9 +47,9 @@ def render(values: DeployValues, params: Params) -> list[Document]:
 
 def required_secrets(values: DeployValues, params: Params) -> dict[str, dict[str, str]]:
     """Return the secrets that services and tasks refer to: {name: {key: file of the folder, or $VARIABLE}}."""
-    platform, found = params.platform, dict[str, dict[str, str]]()
+    platform, secrets = params.platform, dict[str, dict[str, str]]()
     for secret, keys in platform.secrets.items():
-        found[secret] = {key: f"${variable}" for key, variable in keys.items()}
+        secrets[secret] = {key: f"${variable}" for key, variable in keys.items()}
     signing = ["signer.pem", "log.pem", *([] if platform.lineage_secret else ["lineage.key"])]
     files = {
         platform.keys_secret: signing,
@@ -57,7 +57,7 @@ def required_secrets(values: DeployValues, params: Params) -> dict[str, dict[str
         platform.wrapper_secret: ["shredding.kek"],
         values.serve.tokens_secret if values.serve.replicas else None: ["tokens.json", "request.key"],
     }
-    return found | {secret: {name: name for name in names} for secret, names in files.items() if secret}
+    return secrets | {secret: {name: name for name in names} for secret, names in files.items() if secret}
 
 
 def required_claims(params: Params) -> list[str]:
@@ -133,10 +133,10 @@ class Deployment:
     def _claim(self, name: str) -> Document:
         claims = self.values.claims
         storage = {"storageClassName": claims.storage_class} if claims.storage_class is not None else {}
-        asked = {"resources": {"requests": {"storage": claims.size}}}
+        size = {"resources": {"requests": {"storage": claims.size}}}
         return {
             **self._object("v1", "PersistentVolumeClaim", name),
-            "spec": {"accessModes": [claims.access], **storage, **asked},
+            "spec": {"accessModes": [claims.access], **storage, **size},
         }
 
     def _mounts(self) -> dict[str, tuple[str, Document]]:

@@ -203,12 +203,12 @@ def _judge(trust: Trust, entry: _Fetched) -> _Judged:
         reason = f"{problem.name}: {problem.reason}"
         return _Judged(index, digest, EntryFinding(index, digest, reason, blocks=not is_void(verified, trust, index)))
     statement = verified.require()
-    said: CertificateFacts | RegistrationFacts | None = None
+    facts: CertificateFacts | RegistrationFacts | None = None
     if isinstance(statement, DeletionStatement):
-        said = certificate_facts(index, digest, statement)
+        facts = certificate_facts(index, digest, statement)
     elif isinstance(statement, RegistrationStatement):
-        said = registration_facts(index, digest, statement)
-    return _Judged(index, digest, said, statement if subject_certificates(statement) else None)
+        facts = registration_facts(index, digest, statement)
+    return _Judged(index, digest, facts, statement if subject_certificates(statement) else None)
 
 
 def _damaged() -> VerificationError:

@@ -228,11 +228,11 @@ def certify(
         TemporaryDirectory(prefix="mbd-request-") as work,
         environment(origin(dataset, run)),
     ):
-        asked = Path(work) / "request.json" if request else None
-        if asked:
-            write_file(asked, request)
+        document = Path(work) / "request.json" if request else None
+        if document:
+            write_file(document, request)
         model, metrics, out = (Path(artifact.path) for artifact in (deleted, evaluation, certificate))
-        result = Stages(values).certify(model, attacks, metrics, out, asked)
+        result = Stages(values).certify(model, attacks, metrics, out, document)
     read_step(Path(certificate.path))
     _LOG.info("certificate %s", result.certificate)
     if result.private:

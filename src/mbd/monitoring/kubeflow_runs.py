@@ -42,11 +42,13 @@ def _failures(platform: PlatformSettings) -> Counter[str]:
     """
     own = {"namespace": platform.namespace} if platform.namespace else {}
     named = {"operation": "EQUALS", "key": "display_name", "stringValue": platform.experiment}
-    found = _get(platform, "experiments", filter=json.dumps({"predicates": [named]}), **own).get("experiments", ())
+    experiments = _get(platform, "experiments", filter=json.dumps({"predicates": [named]}), **own).get(
+        "experiments", ()
+    )
     listed = _get(platform, "pipelines", **own).get("pipelines", ())
     names = {entry["pipeline_id"]: entry["display_name"].removeprefix(_OURS) for entry in listed}
     failures: Counter[str] = Counter()
-    for experiment in found:
+    for experiment in experiments:
         own |= {"experiment_id": experiment["experiment_id"]}
         schedules = _get(platform, "recurringruns", **own).get("recurringRuns", ())
         open_groups = {job["recurring_run_id"] for job in schedules if job.get("status") != "DISABLED"}

@@ -32,10 +32,10 @@ printf '%s\\n' "$refs" | "$next" "$@"
 
 def install_hook(repository: Path, store: str, trust: Path) -> Path:
     """Install the pre-push hook of a repository; an existing hook is kept and runs afterwards."""
-    asked = git("-C", str(repository), "rev-parse", "--git-path", "hooks")
-    if asked.returncode:
+    answer = git("-C", str(repository), "rev-parse", "--git-path", "hooks")
+    if answer.returncode:
         raise UsageError("this folder is not in a git repository", file=repository, hint="run it in a clone")
-    file = repository / asked.stdout.strip() / "pre-push"
+    file = repository / answer.stdout.strip() / "pre-push"
     if file.exists() and _MARK not in file.read_text(errors="replace"):
         file.rename(file.with_name(_NEXT))
     mbd = f"{shlex.quote(sys.executable)} -c 'from mbd.cli import main; main()'"

@@ -141,10 +141,10 @@ def _audits(service: Service) -> list[AuditView]:
     history = service.history
     audits = (facts for facts in reversed(history.statements) if facts.kind == "reaudit")
     known = ((facts, history.certificates.get(facts.about)) for facts in audits)
-    found = ((facts, certificate) for facts, certificate in known if certificate)
+    certified = ((facts, certificate) for facts, certificate in known if certificate)
     return [
         AuditView(**StatementView.model_validate(facts).model_dump(), model=certificate.model)
-        for (facts, certificate), _ in zip(found, range(_LATEST), strict=False)
+        for (facts, certificate), _ in zip(certified, range(_LATEST), strict=False)
     ]
 
 
