@@ -11,7 +11,6 @@ from mbd.cli import options
 from mbd.cli.options import (
     CERTIFICATE,
     FIRST_TIME,
-    JSON,
     LINE,
     STORE,
     TRUST,
@@ -46,7 +45,6 @@ def command() -> None:
 @command.command("list")
 @STORE
 @TRUST
-@JSON
 @with_params
 def list_certificates(params: "Params", store: str | None, trust: Path | None) -> None:
     """List the certificates in a store with the verdict on each, by the log, and its state."""
@@ -77,7 +75,6 @@ def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", prob
 @CERTIFICATE
 @STORE
 @TRUST
-@JSON
 @with_params
 def show(params: "Params", certificate: str, store: str | None, trust: Path | None) -> None:
     """Show a certificate: one in a store, or the one in a bundle's folder."""
@@ -106,7 +103,6 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
 @_REASON
 @STORE
 @FIRST_TIME
-@JSON
 @with_params
 def revoke(params: "Params", certificate: str, reason: str, store: str | None) -> None:
     """Revoke a certificate by a signed statement in the log; it stays in the store and no longer verifies."""
@@ -130,7 +126,6 @@ def revoke(params: "Params", certificate: str, reason: str, store: str | None) -
 @_REASON
 @STORE
 @FIRST_TIME
-@JSON
 @with_params
 def supersede(params: "Params", certificate: str, by: str, reason: str, store: str | None) -> None:
     """Replace a certificate by another one of the same store."""
@@ -150,7 +145,6 @@ def supersede(params: "Params", certificate: str, by: str, reason: str, store: s
 @click.option("--leakage", type=options.FOLDER, required=True, help="New attacks on its model, from `mbd attack`.")
 @STORE
 @FIRST_TIME
-@JSON
 @with_params
 def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None) -> None:
     """Add new attacks on a certified model: passed, they set the next date; else they refute the certificate.
@@ -172,7 +166,6 @@ def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None
 @click.option("--modality", help="Instead: the latest certificate for this modality of certificate.model.")
 @STORE
 @options.out("the model")
-@JSON
 @with_params
 def fetch(params: "Params", certificate: str | None, modality: str | None, store: str | None, out: Path) -> None:
     """Fetch the model of a published certificate, to attack it again."""
@@ -189,7 +182,6 @@ def fetch(params: "Params", certificate: str | None, modality: str | None, store
 @command.command("restore-ledger")
 @options.model("The first model of the lineage, or one that was deleted from it.")
 @STORE
-@JSON
 @with_params
 def restore_ledger(params: "Params", model: Path, store: str | None) -> None:
     """Enter what published certificates state into the budget ledger of their lineage, after it was lost."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.options import CommandGroup, with_params
+from mbd.cli.options import CommandGroup, with_params_only
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -26,7 +26,7 @@ def command() -> None:
 
 @command.command()
 @VALUES
-@with_params
+@with_params_only
 def render(params: "Params", values: Path) -> None:
     """Print the manifests, for `kubectl apply --filename -`, of the values and of the parameters of the pipelines."""
     import yaml

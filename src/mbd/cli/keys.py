@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from mbd.cli.options import FOLDER, JSON, LINE, CommandGroup, existing_store, print_result, store, with_params
+from mbd.cli.options import FOLDER, LINE, CommandGroup, existing_store, print_result, store, with_params
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -36,7 +36,6 @@ def command() -> None:
 @click.option("--days", type=click.IntRange(min=1), help="Days of validity [default: until it is rotated].")
 @_PASSPHRASE
 @click.option("--if-none", is_flag=True, help="Keep existing keys.")
-@JSON
 @with_params
 def new(
     params: "Params",
@@ -66,7 +65,6 @@ def new(
 
 @command.command("list")
 @_FOLDER
-@JSON
 @with_params
 def list_keys(params: "Params", folder: Path | None) -> None:
     """List the trusted keys, their purpose and their validity."""
@@ -97,7 +95,6 @@ def list_keys(params: "Params", folder: Path | None) -> None:
     help="Days for which signatures of the old key may still be logged.",
 )
 @_PASSPHRASE
-@JSON
 @with_params
 def rotate(params: "Params", name: str, folder: Path | None, overlap_days: int, with_passphrase: bool) -> None:
     """Replace the key of NAME ("log" for the log's); the old private key is destroyed."""
@@ -117,7 +114,6 @@ def rotate(params: "Params", name: str, folder: Path | None, overlap_days: int, 
 @click.option("--reason", type=LINE, required=True, help="Why; it is written to the trust file.")
 @store("none; entries are judged by the log's time, not by their index")
 @_FOLDER
-@JSON
 @with_params
 def revoke(params: "Params", key: str, reason: str, store: str | None, folder: Path | None) -> None:
     """Revoke KEY (a name, or a prefix of its id)."""
@@ -142,7 +138,6 @@ def revoke(params: "Params", key: str, reason: str, store: str | None, folder: P
 @click.option("--purpose", type=click.Choice(["certificate", "log"]), default="certificate", show_default=True)
 @click.option("--scheme", help="Signature scheme, as securesystemslib names it [default: by the type of key].")
 @_FOLDER
-@JSON
 @with_params
 def add(params: "Params", name: str, file: TextIO, purpose: "Purpose", scheme: str | None, folder: Path | None) -> None:
     """Trust the public key of NAME: another holder, or a KMS or HSM (then sign with URI#NAME)."""
@@ -155,7 +150,6 @@ def add(params: "Params", name: str, file: TextIO, purpose: "Purpose", scheme: s
 @command.command()
 @click.argument("holders", type=click.IntRange(min=1))
 @_FOLDER
-@JSON
 @with_params
 def threshold(params: "Params", holders: int, folder: Path | None) -> None:
     """Set how many holders must sign a certificate."""

@@ -11,7 +11,6 @@ import click
 from mbd.cli.options import (
     FIRST_TIME,
     ISSUER_TRUST,
-    JSON,
     STORE,
     TRUST,
     YES,
@@ -44,7 +43,6 @@ def command() -> None:
 @STORE
 @TRUST
 @click.option("--last", type=click.IntRange(min=1), help="Only the newest N entries.", metavar="N")
-@JSON
 @with_params
 def list_entries(params: "Params", store: str | None, trust: Path | None, last: int | None) -> None:
     """List the entries: index, time at which each was logged, SHA-256 of the certificate."""
@@ -63,7 +61,6 @@ def list_entries(params: "Params", store: str | None, trust: Path | None, last: 
 @click.argument("entry", required=False)
 @STORE
 @TRUST
-@JSON
 @with_params
 def show(params: "Params", store: str | None, trust: Path | None, entry: str | None) -> None:
     """Show the inclusion proof of ENTRY (an index or a SHA-256), or without it the log's signed checkpoint."""
@@ -81,7 +78,6 @@ def show(params: "Params", store: str | None, trust: Path | None, entry: str | N
 @click.option(
     "--since", type=click.Path(path_type=Path), help="A checkpoint saved earlier; the log must be consistent with it."
 )
-@JSON
 @with_params
 def check(params: "Params", store: str | None, trust: Path | None, since: Path | None) -> None:
     """Check the whole log: signatures, every hash, older checkpoints, the certificates in this store."""
@@ -112,7 +108,6 @@ def _publisher(params: "Params", store: str | None, trust: Path | None) -> "Publ
 @STORE
 @ISSUER_TRUST
 @FIRST_TIME
-@JSON
 @with_params
 def repair(params: "Params", store: str | None, trust: Path | None) -> None:
     """Repair what follows from the entries: a checkpoint whose key was revoked, the index, interrupted appends."""
@@ -126,7 +121,6 @@ def repair(params: "Params", store: str | None, trust: Path | None) -> None:
 @STORE
 @ISSUER_TRUST
 @FIRST_TIME
-@JSON
 @with_params
 def renew(params: "Params", store: str | None, trust: Path | None) -> None:
     """Sign the checkpoint again with today's date, so that it shows that nothing newer is being withheld.
@@ -148,7 +142,6 @@ def renew(params: "Params", store: str | None, trust: Path | None) -> None:
 @STORE
 @ISSUER_TRUST
 @YES
-@JSON
 @with_params
 def adopt(params: "Params", store: str | None, trust: Path | None, yes: bool) -> None:
     """Decide that the log of the store is the one that counts on this machine, and give up another copy of it.

@@ -8,7 +8,6 @@ import click
 from mbd.cli import options
 from mbd.cli.options import (
     FIRST_TIME,
-    JSON,
     LINE,
     STORE,
     TRUST,
@@ -40,7 +39,6 @@ def command() -> None:
 @command.command("list")
 @STORE
 @TRUST
-@JSON
 @with_params
 def list_models(params: "Params", store: str | None, trust: Path | None) -> None:
     """List the models of a store: what is current, what is revoked, which references are ready."""
@@ -68,7 +66,6 @@ def list_models(params: "Params", store: str | None, trust: Path | None) -> None
 @_NAME
 @STORE
 @TRUST
-@JSON
 @with_params
 def show(params: "Params", name: str, store: str | None, trust: Path | None) -> None:
     """Show what the log says of a model: every release, what is revoked, which references are ready."""
@@ -84,7 +81,6 @@ def show(params: "Params", name: str, store: str | None, trust: Path | None) -> 
 @STORE
 @TRUST
 @options.out("the model")
-@JSON
 @with_params
 def fetch(params: "Params", name: str, reference: str | None, store: str | None, trust: Path | None, out: Path) -> None:
     """Fetch the current release of a model; every file is checked by its digest."""
@@ -101,7 +97,6 @@ def fetch(params: "Params", name: str, reference: str | None, store: str | None,
 @_NAME
 @STORE
 @TRUST
-@JSON
 @with_params
 def push(params: "Params", name: str, store: str | None, trust: Path | None) -> None:
     """Write the current release of a model to the MLflow registry, as a new version of mlflow.model.
@@ -129,7 +124,6 @@ def push(params: "Params", name: str, store: str | None, trust: Path | None) -> 
 @click.option("--reason", type=LINE, required=True, help="Why, such as consent given again; it is published.")
 @STORE
 @FIRST_TIME
-@JSON
 @with_params
 def reinstate(
     params: "Params", name: str, modalities: tuple[str, ...], person: str | None, reason: str, store: str | None

@@ -262,8 +262,8 @@ def params_options(command: Command) -> Command:
     return log_options(hidden=True)(file(settings(command)))
 
 
-def with_params(command: Command, load: str = "mbd.params:load_params") -> Command:
-    """Add `--params FILE` and repeated `--set a.b=value`; the command gets them as one argument `params`."""
+def with_params(command: Command, load: str = "mbd.params:load_params", *, json: bool = True) -> Command:
+    """Add `--json`, `--params FILE` and repeated `--set a.b=value`; the command gets the parameters as `params`."""
 
     def wrapped(params_file: Path | None, settings: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401
         from pkgutil import resolve_name
@@ -281,9 +281,11 @@ def with_params(command: Command, load: str = "mbd.params:load_params") -> Comma
 
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__dict__.update(command.__dict__)
-    return params_options(wrapped)
+    return JSON(params_options(wrapped)) if json else params_options(wrapped)
 
 
+with_params_only = partial(with_params, json=False)
+"""for commands that run on, or that print nothing but text"""
 with_reader_params = partial(with_params, load="mbd.params.tree:load_reader_params")
 """for commands that only read a store"""
 

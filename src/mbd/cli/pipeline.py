@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.options import FOLDER, JSON, CommandGroup, print_result, suggest, with_params
+from mbd.cli.options import FOLDER, CommandGroup, print_result, suggest, with_params, with_params_only
 from mbd.errors import MbdError, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ def _pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
 @command.command("compile")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @click.option("--out", type=FOLDER, default="pipelines", show_default=True, help="Folder to write NAME.yaml to.")
-@JSON
 @with_params
 def compile_command(params: "Params", names: tuple[str, ...], out: Path) -> None:
     """Write pipelines (default: all) as the YAML that Kubeflow takes."""
@@ -81,7 +80,7 @@ def compile_command(params: "Params", names: tuple[str, ...], out: Path) -> None
 )
 @click.option("--root", type=FOLDER, default="build/kfp", show_default=True, help="Folder for the steps' outputs.")
 @click.option("--network", default="none", show_default=True, help="Docker network of the containers.")
-@with_params
+@with_params_only
 def run(
     params: "Params",
     name: str,
@@ -118,7 +117,6 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would be sen
 @_ARGUMENT
 @_TITLE
 @_DRY_RUN
-@JSON
 @with_params
 def submit(params: "Params", name: str, title: str | None, dry_run: bool, **asked: tuple[str, ...]) -> None:
     """Run a pipeline on the cluster; the same submission again finds the run that is there."""
@@ -138,7 +136,6 @@ def submit(params: "Params", name: str, title: str | None, dry_run: bool, **aske
 @click.option("--cron", help="When: five fields as in crontab, or six with the second first.")
 @click.option("--disable", is_flag=True, help="Stop the schedule of this name instead.")
 @_DRY_RUN
-@JSON
 @with_params
 def schedule(
     params: "Params",
@@ -168,7 +165,6 @@ def schedule(
 @click.argument("run", required=False, metavar="[RUN]")
 @click.option("--watch", is_flag=True, help="Follow the run until it ends; exit code 1 if it fails.")
 @click.option("--logs", is_flag=True, help="Also print the logs of the tasks that failed.")
-@JSON
 @with_params
 def status(params: "Params", run: str | None, watch: bool, logs: bool) -> None:
     """List runs and schedules of the experiment, or the tasks of one run (its name or id), with why a task failed."""

@@ -11,7 +11,6 @@ from mbd.cli.options import (
     FILE,
     FIRST_TIME,
     FOLDER,
-    JSON,
     STORE,
     YES,
     CommandGroup,
@@ -21,6 +20,7 @@ from mbd.cli.options import (
     suggest,
     wants_json,
     with_params,
+    with_params_only,
 )
 from mbd.errors import ExitCode
 
@@ -47,7 +47,6 @@ _SHOWN = 20
 @YES
 @options.out("purge.json, besides certificate.private,", required=False)
 @FIRST_TIME
-@JSON
 @with_params
 def command(  # noqa: PLR0917 -- options
     params: "Params",
@@ -92,7 +91,6 @@ def command(  # noqa: PLR0917 -- options
 
 @command.command()
 @STORE
-@JSON
 @click.option("--remove", is_flag=True, help="Remove what was found, after confirmation.")
 @YES
 @with_params
@@ -119,7 +117,7 @@ def hook() -> None:
 
 @hook.command()
 @STORE
-@with_params
+@with_params_only
 def install(params: "Params", store: str | None) -> None:
     """Install a pre-push hook in the git repository of this folder; after `dvc install`, if you use that."""
     from mbd.purge.hook import install_hook
@@ -131,7 +129,7 @@ def install(params: "Params", store: str | None) -> None:
 @command.command("check-push")
 @STORE
 @click.argument("remote", nargs=-1)
-@with_params
+@with_params_only
 def check_push(params: "Params", store: str | None, remote: tuple[str, ...]) -> None:
     """Refuse a push that would bring purged files back; git's hook calls this, with REMOTE and its URL."""
     from mbd.purge import hook as push_hook

@@ -7,7 +7,6 @@ import click
 
 from mbd.cli.options import (
     FIRST_TIME,
-    JSON,
     LINE,
     MODALITIES,
     STORE,
@@ -63,7 +62,6 @@ def _requests(params: "Params", store: str | None) -> "RequestStore":
 @click.option("--reason", type=LINE, default="", help="Why, in a few words; no names of persons.")
 @click.option("--requester", default="", help="A case number; no personal data.")
 @click.option("--token", help="Idempotency token: the same one again submits nothing new.")
-@JSON
 @with_params
 def submit(
     params: "Params",
@@ -101,7 +99,6 @@ def submit(
 @command.command("list")
 @STORE
 @click.option("--open", "only_open", is_flag=True, help="Only open requests.")
-@JSON
 @with_params
 def list_command(params: "Params", store: str | None, only_open: bool) -> None:
     """List requests, nearest deadline first; those written without their key are not authentic.
@@ -133,7 +130,6 @@ def list_command(params: "Params", store: str | None, only_open: bool) -> None:
 @command.command()
 @click.argument("identifier", metavar="ID")
 @STORE
-@JSON
 @with_params
 def show(params: "Params", identifier: str, store: str | None) -> None:
     """Print a request and its history, as JSON in any case."""
@@ -145,7 +141,6 @@ def show(params: "Params", identifier: str, store: str | None) -> None:
 @command.command()
 @click.argument("identifier", metavar="ID")
 @STORE
-@JSON
 @with_params
 def cancel(params: "Params", identifier: str, store: str | None) -> None:
     """Cancel a request that no worker has started."""
@@ -160,7 +155,6 @@ def cancel(params: "Params", identifier: str, store: str | None) -> None:
 @click.option("--worker", help="Name of this worker in the requests' history [default: host and process].")
 @click.option("--watch", is_flag=True, help="Do not end: fulfil requests as they come, until SIGTERM or SIGINT.")
 @FIRST_TIME
-@JSON
 @with_params
 def run(
     params: "Params", store: str | None, features: Path | None, model: Path | None, worker: str | None, watch: bool

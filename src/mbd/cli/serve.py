@@ -9,7 +9,6 @@ from mbd.cli.options import (
     FILE,
     FOLDER,
     ISSUER_TRUST,
-    JSON,
     STORE,
     CommandGroup,
     existing_store,
@@ -17,6 +16,7 @@ from mbd.cli.options import (
     print_result,
     repeated,
     with_params,
+    with_params_only,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ ADDRESS = click.option(
 @click.option(
     "--model", type=FOLDER, help="Trained model, for the first deletion of certificate.model; its modalities are known."
 )
-@with_params
+@with_params_only
 def command(
     params: "Params",
     store: str | None,
@@ -118,7 +118,6 @@ def token() -> None:
 )
 @click.option("--name", required=True, help="Who holds it: an application or a team, no person.")
 @click.option("--days", type=click.IntRange(min=1), help="Days of validity [default: until it is revoked].")
-@JSON
 @with_params
 def new(params: "Params", roles: tuple["Role", ...], name: str, days: int | None) -> None:
     """Make a token, and print it: it is not shown again."""
@@ -126,7 +125,6 @@ def new(params: "Params", roles: tuple["Role", ...], name: str, days: int | None
 
 
 @token.command("list")
-@JSON
 @with_params
 def list_command(params: "Params") -> None:
     """List the tokens, without their secrets."""
@@ -144,7 +142,6 @@ def list_command(params: "Params") -> None:
     show_default=True,
     help="Hours for which the old token stays valid.",
 )
-@JSON
 @with_params
 def rotate(params: "Params", chosen: str, overlap_hours: int) -> None:
     """Replace TOKEN (an id or a name) by a new one, and print it."""
@@ -155,7 +152,6 @@ def rotate(params: "Params", chosen: str, overlap_hours: int) -> None:
 
 @token.command()
 @click.argument("chosen", metavar="TOKEN")
-@JSON
 @with_params
 def revoke(params: "Params", chosen: str) -> None:
     """Revoke TOKEN (an id or a name): it is refused from now on."""
@@ -185,7 +181,7 @@ def _line(entry: "AccessToken") -> str:
 @ADDRESS
 @ISSUER_TRUST
 @click.option("--once", is_flag=True, help="Scan the store once, print the metrics, and exit.")
-@with_params
+@with_params_only
 def exporter_command(
     params: "Params", store: str | None, port: int, address: str, trust: Path | None, once: bool
 ) -> None:

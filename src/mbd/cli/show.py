@@ -103,7 +103,6 @@ def _steps(folder: Path) -> list[dict[str, Any]]:
 
 @click.command()
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of params.yaml instead.")
-@JSON
 @with_params
 def params_command(params: "Params", schema: bool) -> None:
     """Print the value and the meaning of every parameter, and the digest of all values."""
@@ -117,7 +116,6 @@ def params_command(params: "Params", schema: bool) -> None:
 
 
 @click.command()
-@JSON
 @click.option("--sbom", is_flag=True, help="Print the installed packages as CycloneDX JSON instead.")
 @click.option("--cluster", is_flag=True, help="Check a deployment on Kubernetes instead, by kubectl and in a pod.")
 @click.option(

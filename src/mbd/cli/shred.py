@@ -9,7 +9,6 @@ import click
 from mbd.cli import options
 from mbd.cli.options import (
     FOLDER,
-    JSON,
     LINE,
     MODALITIES,
     YES,
@@ -38,7 +37,6 @@ def command() -> None:
 @click.option(
     "--destroy-old", is_flag=True, help="Destroy the old key file, so that old copies of wrapped keys are useless."
 )
-@JSON
 @with_params
 def keys(params: "Params", uri: str | None, destroy_old: bool) -> None:
     """Create the key that wraps data keys, or replace it, and test it."""
@@ -67,7 +65,6 @@ def keys(params: "Params", uri: str | None, destroy_old: bool) -> None:
 @options.model("Model folder, or one of seeds; repeatable.", "model_folders", required=False, multiple=True)
 @options.out("the encrypted folders, each under its own name,", required=False)
 @click.option("--replace", is_flag=True, help="Encrypt the folders in place; the plain files are removed.")
-@JSON
 @with_params
 def encrypt(
     params: "Params", feature_sets: tuple[Path, ...], model_folders: tuple[Path, ...], out: Path | None, replace: bool
@@ -95,7 +92,6 @@ def encrypt(
 @command.command()
 @click.argument("folder", type=FOLDER)
 @options.out("the plain files")
-@JSON
 @with_params
 def decrypt(params: "Params", folder: Path, out: Path) -> None:
     """Decrypt FOLDER permanently. Steps do not need this: with shredding.enabled they decrypt what they read."""
@@ -115,7 +111,6 @@ def decrypt(params: "Params", folder: Path, out: Path) -> None:
 )
 @click.option("--reason", type=LINE, required=True, help="Why, shown when decryption fails later; no names of persons.")
 @YES
-@JSON
 @with_params
 def destroy(
     params: "Params",
@@ -142,7 +137,6 @@ def destroy(
 
 
 @command.command("list")
-@JSON
 @with_params
 def list_keys(params: "Params") -> None:
     """List existing and destroyed data keys."""

@@ -11,7 +11,6 @@ from mbd.cli.options import (
     FILE,
     FIRST_TIME,
     FOLDER,
-    JSON,
     MODALITIES,
     STORE,
     features,
@@ -39,7 +38,6 @@ _LOG = logging.getLogger(__name__)
 @click.option("--dvc-rev", metavar="REV", help="Its branch, tag or commit [default: HEAD].")
 @click.option("--dvc-path", metavar="PATH", help="Folder of the FeatureSet in that repository.")
 @click.option("--dvc-remote", metavar="NAME", help="DVC remote to read from [default: the repository's].")
-@JSON
 @with_params
 def features_command(
     params: "Params",
@@ -83,7 +81,6 @@ def _refuse_without_repository(options: dict[str, str | None]) -> None:
 @model("Model folder, or a folder of seed-* models; repeatable, one for each method.", "models", multiple=True)
 @click.option("--against", type=FOLDER, help="Model folder that the others are tested against (paired t-test).")
 @options.out("metrics, tables and figures")
-@JSON
 @with_params
 def evaluate_command(
     params: "Params", features: Path, models: tuple[Path, ...], against: Path | None, out: Path
@@ -107,7 +104,6 @@ def evaluate_command(
     required=True,
     help="File to write: Parquet if its name ends with .parquet, else CSV.",
 )
-@JSON
 @with_params
 def predict_command(
     params: "Params", features: Path, model: Path, split: str, available: str | None, out: Path
@@ -146,7 +142,6 @@ def predict_command(
     "--trained-on", required=True, multiple=True, metavar="MODALITY", help="A modality that training saw; repeatable."
 )
 @options.out("the model")
-@JSON
 @with_params
 def import_command(
     params: "Params",
@@ -192,7 +187,6 @@ def _propose_branches(model: Path) -> None:
 @click.command()
 @click.argument("model", type=FOLDER)
 @click.option("--modality", "modalities", multiple=True, metavar="MODALITY", help="Only of this one; repeatable.")
-@JSON
 @with_params
 def branches_command(params: "Params", model: Path, modalities: tuple[str, ...]) -> None:
     """Propose model.branches: which submodules of a module of fixed shape belong to a modality.
@@ -223,7 +217,6 @@ def branches_command(params: "Params", model: Path, modalities: tuple[str, ...])
     help="Model trained without the modality: to measure the distance to it; exact releases it.",
 )
 @options.out("the new model and its deletion record")
-@JSON
 @with_params
 def delete_command(
     params: "Params",
@@ -255,7 +248,6 @@ def delete_command(
 @click.option("--reference", type=FOLDER, required=True, help="Model trained without the modality.")
 @MODALITIES
 @options.out("measurements, report and figures")
-@JSON
 @with_params
 def attack_command(
     params: "Params",
@@ -291,7 +283,6 @@ def attack_command(
 @click.option("--deletion", type=FOLDER, required=True, help="Model after the deletion, as `mbd delete` wrote it.")
 @click.option("--leakage", type=FOLDER, required=True, help="Attacks on it, as `mbd attack` wrote them.")
 @options.out("the comparison")
-@JSON
 @with_params
 def compare_command(
     params: "Params", features: Path, model: Path, reference: Path, deletion: Path, leakage: Path, out: Path
@@ -318,7 +309,6 @@ def compare_command(
 @click.option("--request", type=FILE, help="JSON file with reference, received and due of the request.")
 @click.option("--supersedes", metavar="SHA256", help="Earlier certificate that this one replaces.")
 @options.out("the certificate bundle")
-@JSON
 @with_params
 def certify_command(
     params: "Params",
@@ -353,7 +343,6 @@ def certify_command(
 @STORE
 @options.out("the published bundle and its receipt", required=False)
 @FIRST_TIME
-@JSON
 @with_params
 def publish_command(params: "Params", bundle: Path, model: Path, store: str | None, out: Path | None) -> None:
     """Publish a certificate BUNDLE and its model: objects, log entry, certificate, pointer. Safe to repeat."""
@@ -391,7 +380,6 @@ def publish_command(params: "Params", bundle: Path, model: Path, store: str | No
     help="FeatureSet to compare it on with the current release: it becomes current only if it is not worse.",
 )
 @FIRST_TIME
-@JSON
 @with_params
 def register_command(
     params: "Params",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli import options
-from mbd.cli.options import JSON, features, print_result, repeated, report_written, suggest, with_params
+from mbd.cli.options import features, print_result, repeated, report_written, suggest, with_params
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Train the references of the model: one without each modality of requests.revocable, in OUT/MODALITY.",
 )
-@JSON
 @with_params
 def command(
     params: "Params",

@@ -9,7 +9,6 @@ import click
 
 from mbd.cli.options import (
     FILE,
-    JSON,
     STORE,
     TRUST,
     existing_store,
@@ -38,7 +37,6 @@ _LOG = logging.getLogger(__name__)
 @TRUST
 @store("none; a folder needs it, or --offline")
 @click.option("--offline", is_flag=True, help="Ask no store: whether the certificate is in force stays unknown.")
-@JSON
 @click.option("--reproduce", is_flag=True, help="Train without the modality and compare bits (exact deletions).")
 @features(required=False, help="FeatureSet for --reproduce; the deleted modality is not needed.")
 @with_reader_params
@@ -75,7 +73,6 @@ def verify_command(
 @TRUST
 @click.option("--as", "name", metavar="NAME", help="Name under which it is to be loaded [default: its only one].")
 @click.option("--schema", type=FILE, help="File to write the JSON Schema of its inputs to [default: print it].")
-@JSON
 @with_reader_params
 def guard_command(
     params: "ReaderParams",
@@ -128,7 +125,6 @@ def guard_command(
 @click.option("--pdf", is_flag=True, help="Write the page as PDF, too (needs Chromium or WeasyPrint).")
 @click.option("--paper", type=click.Choice(["A4", "letter"]), default="A4", show_default=True, help="Paper of the PDF.")
 @TRUST
-@JSON
 @with_params
 def report_command(
     params: "Params",
