@@ -49,8 +49,8 @@ def commands_page() -> str:
         NOTE,
         "# Commands\n",
         "What each command does and takes; `mbd COMMAND --help` says more, and describes every option.\nThose without "
-        "brackets are required. Most also take `--params PATH` (default: ./params.yaml), `--set A.B=VALUE` (repeatable)\n"
-        "and `--json`.\n",
+        "brackets are required. Most also take `--params PATH` (default: ./params.yaml), `--set A.B=VALUE` (repeatable)"
+        " and `--json`.\n",
         f"{inspect.cleandoc(_EPILOG)}\n",
         *_synopses(group, context, 2),
     ]
