@@ -23,9 +23,10 @@ from typing import Literal
 
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.files import CERTIFICATE
-from mbd.formats.layout import CERTIFICATES
+from mbd.formats.layout import CERTIFICATES, object_name
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import Erasure
-from mbd.formats.statement import AnyStatement, DeletionStatement, PurgeStatement
+from mbd.formats.statement import AnyStatement, DeletionStatement, PurgeStatement, ReauditStatement
 from mbd.formats.verdict import Decision
 from mbd.history.facts import CertificateFacts, RegistrationFacts, StatementFacts
 from mbd.history.history import MAX_AGE, History
@@ -412,3 +413,16 @@ def _consistency(history: History, digest: str, inclusion: Inclusion, trust: Tru
     return passed(
         CONSISTENCY, f"the log of size {inclusion.tree_size} is unchanged in the current one, of size {log.size}"
     )
+
+
+def read_leakage(store: Store, statement: AnyStatement) -> LeakageRecord | None:
+    """Return `leakage.json` of a statement; None if it has none, or if the store no longer has the right one."""
+    audited = statement.predicate.leakage if isinstance(statement, ReauditStatement) else None
+    digest = audited or statement.digests.get(LEAKAGE)
+    if digest is None:
+        return None
+    try:
+        content = store.read(object_name(digest), sha256=digest)
+        return LeakageRecord.from_bytes(content, "leakage record", file=object_name(digest))
+    except (DataError, VerificationError):
+        return None
