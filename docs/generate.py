@@ -37,6 +37,8 @@ from mbd.serving.problems import TITLES, TYPE
 
 HERE = Path(__file__).parent
 WIDTH = 100
+COLUMN = 84
+"""what a page shows of a line of code on a screen"""
 _WHOLE_NUMBERS_OF_JSON = 2**53
 _PLAIN = {int: "integer", float: "number", str: "text", bool: "true | false", type(None): "null", Any: "value"}
 NOTE = "<!-- written by `python docs/generate.py` -->\n"
@@ -48,9 +50,8 @@ def commands_page() -> str:
     parts = [
         NOTE,
         "# Commands\n",
-        "What each command does and takes; `mbd COMMAND --help` says more, and describes every option.\nThose without "
-        "brackets are required. Most also take `--params PATH` (default: ./params.yaml), `--set A.B=VALUE` (repeatable)"
-        " and `--json`.\n",
+        "What each command does and takes. Options without brackets are required. Most commands also take\n"
+        "`--params PATH` (default: ./params.yaml), `--set A.B=VALUE` (repeatable) and `--json`.\n",
         f"{inspect.cleandoc(_EPILOG)}\n",
         *_synopses(group, context, 2),
     ]
@@ -181,7 +182,7 @@ def _synopses(command: click.Group, context: click.Context, level: int) -> Itera
 
 
 def _usage(command: click.Command, context: click.Context) -> str:
-    """Return a command with all that it takes, in lines of at most `WIDTH`."""
+    """Return a command with all that it takes, in lines of at most `COLUMN`."""
     words = []
     for one in command.params:
         if getattr(one, "hidden", False) or one.opts[0] in ("--params", "--set", "--json"):
@@ -191,7 +192,7 @@ def _usage(command: click.Command, context: click.Context) -> str:
         words.append((word if one.required else f"[{word}]") + ("…" if one.multiple or one.nargs == -1 else ""))
     lines = [context.command_path]
     for word in words:
-        if len(lines[-1]) + len(word) >= WIDTH:
+        if len(lines[-1]) + len(word) >= COLUMN:
             lines.append("   ")
         lines[-1] += f" {word}"
     return "\n".join(lines)
