@@ -78,6 +78,16 @@ class DataError(MbdError):
     exit_code = ExitCode.BAD_DATA
 
 
+@contextmanager
+def naming(file: Path | str | None, hint: str | None = None) -> Iterator[None]:
+    """Within: a DataError that names no file, or has no hint, gets this one."""
+    try:
+        yield
+    except DataError as error:
+        error.file, error.hint = error.file or file, error.hint or hint
+        raise
+
+
 class GateRefusedError(MbdError):
     """The evidence does not support the claim, so there is no certificate."""
 

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from mbd.errors import DataError
+from mbd.errors import DataError, naming
 from mbd.features.rows import Collection, Rows, kind_of
 from mbd.formats.features import Shape
 from mbd.params.features import FeaturesSettings
@@ -25,8 +25,7 @@ _APART = {
 
 def check_collection(collection: Collection, params: FeaturesSettings) -> None:
     """Raise the first thing that is wrong with `collection`."""
-    file = ", ".join(collection.files) or None
-    try:
+    with naming(", ".join(collection.files) or None):
         _check_splits_present(collection)
         for split, rows in collection.splits.items():
             _check_shape(split, rows, collection.shapes)
@@ -34,9 +33,6 @@ def check_collection(collection: Collection, params: FeaturesSettings) -> None:
             _check_values(split, rows)
             _check_labels(split, rows, collection, params.label_range)
         _check_disjoint(collection)
-    except DataError as error:
-        error.file = error.file or file
-        raise
 
 
 def _check_splits_present(collection: Collection) -> None:
@@ -87,11 +83,8 @@ def _check_shape(split: str, rows: Rows, shapes: dict[str, Shape]) -> None:
         if shape.has_lengths:
             _check_lengths(key, rows.lengths[modality], rows.available[modality], shape.size[0])
     if len(rows.labels) != len(rows):
-        raise DataError(
-            "there must be as many labels as ids",
-            key=f"{split}_labels",
-            value=f"{len(rows.labels)} and {len(rows)}",
-        )
+        sizes = f"{len(rows.labels)} and {len(rows)}"
+        raise DataError("there must be as many labels as ids", key=f"{split}_labels", value=sizes)
 
 
 def _size(size: tuple[int, ...]) -> str:

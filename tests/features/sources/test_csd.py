@@ -11,7 +11,7 @@ import pytest
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Collection
-from mbd.features.sources import csd
+from mbd.features.sources import read_source
 from mbd.params import load_params
 from mbd.steps import features
 from mbd.tensors import Array
@@ -47,7 +47,7 @@ def write_folder(folder: Path, labels: Segments, folds: object = FOLDS, **sequen
 
 def read(folder: Path, *settings: str) -> Collection:
     kind = ["features.source.kind=csd", f"features.source.path={folder}"]
-    return csd.read(load_params(None, [*kind, *settings]).features)
+    return read_source(load_params(None, [*kind, *settings]).features)
 
 
 def frames(values: list[float], step: float = 1.0) -> tuple[Array, Array]:

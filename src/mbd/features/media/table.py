@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mbd.errors import DataError
+from mbd.errors import DataError, naming
 from mbd.features.rows import SPLIT_ALIASES, SPLITS
 
 NEEDED = ("id", "label", "split")
@@ -61,22 +61,28 @@ def names_media(file: Path) -> bool:
 
 def read_table(file: Path) -> MediaTable:
     """Read and check the CSV."""
+    with naming(file):
+        return _read_table(file)
+
+
+def _read_table(file: Path) -> MediaTable:
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             records = list(_records(stream))
     except FileNotFoundError as error:
-        raise DataError("the file is missing", file=file, key="features.source.path") from error
+        raise DataError("the file is missing", key="features.source.path") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"the CSV is not UTF-8: {error.reason}", file=file, hint="save it as UTF-8") from error
+        raise DataError(f"the CSV is not UTF-8: {error.reason}", hint="save it as UTF-8") from error
     except (csv.Error, OSError) as error:
-        raise DataError(f"this cannot be read as CSV: {error}", file=file) from error
+        raise DataError(f"this cannot be read as CSV: {error}") from error
     header = tuple(records[0][1]) if records else ()
-    _check_header(file, header)
+    hint = f"the first line names the columns: {', '.join(NEEDED)} and some of {', '.join(OPTIONAL)}"
+    with naming(None, hint):
+        _check_header(header)
     for line, cells in records[1:]:
         if len(cells) != len(header):
             raise DataError(
                 "the line does not have as many cells as the header",
-                file=file,
                 key=f"line {line}",
                 value=f"{len(cells)}, header {len(header)}",
                 hint="put texts that hold commas between quotes",
@@ -100,21 +106,20 @@ def _records(stream: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
         begin = reader.line_num + 1
 
 
-def _check_header(file: Path, header: tuple[str, ...]) -> None:
-    hint = f"the first line names the columns: {', '.join(NEEDED)} and some of {', '.join(OPTIONAL)}"
+def _check_header(header: tuple[str, ...]) -> None:
     for name in NEEDED:
         if name not in header:
-            raise DataError(f"the column {name} is missing", file=file, value=", ".join(header), hint=hint)
+            raise DataError(f"the column {name} is missing", value=", ".join(header))
     if not set(MEDIA) & set(header):
-        raise DataError("there is no column with media", file=file, value=", ".join(header), hint=hint)
+        raise DataError("there is no column with media", value=", ".join(header))
     for name in (*NEEDED, *OPTIONAL):
         if header.count(name) > 1:
-            raise DataError(f"the column {name} occurs twice in the header", file=file, hint=hint)
+            raise DataError(f"the column {name} occurs twice in the header")
 
 
 def _check_rows(table: MediaTable) -> None:
     if not len(table):
-        raise DataError("the CSV has a header and no rows", file=table.file)
+        raise DataError("the CSV has a header and no rows")
     first: dict[str, int] = {}
     for row, name in enumerate(table.columns["id"]):
         if not name:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from mbd.errors import DataError
+from mbd.errors import DataError, naming
 from mbd.features.rows import Collection
 from mbd.params.features import FeaturesSettings, SourceSettings
 from mbd.registry import SOURCES
@@ -34,8 +34,9 @@ class Source:
 
 
 def read_source(params: FeaturesSettings) -> Collection:
-    """Read the source that the parameters name."""
-    return SOURCES.get(kind_of(params.source)).read(params)
+    """Read the source that the parameters name; errors name its path, unless they name another file."""
+    with naming(params.source.path and Path(params.source.path)):
+        return SOURCES.get(kind_of(params.source)).read(params)
 
 
 def kind_of(source: SourceSettings) -> str:
@@ -78,9 +79,7 @@ def _other_file(path: Path) -> str:
     return f"set it to one of {kinds}; docs/feature-data.md shows a file of each"
 
 
-def choose_modalities(
-    path: Path, wanted: tuple[str, ...] | None, there: Iterable[str], more: str = ""
-) -> tuple[str, ...]:
+def choose_modalities(wanted: tuple[str, ...] | None, there: Iterable[str], more: str = "") -> tuple[str, ...]:
     """Return the modalities of `features.source.modalities`, by default all that are there; refuse any other.
 
     `more` is what else to say of it in the error.
@@ -90,7 +89,6 @@ def choose_modalities(
         if modality not in known:
             raise DataError(
                 f"the file has no modality {modality!r}{more}",
-                file=path,
                 key="features.source.modalities",
                 hint=f"it has {', '.join(known) or 'none'}",
             )

@@ -10,16 +10,15 @@ the seconds that they share with the utterance; without any overlap the modality
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mbd.errors import DataError
-from mbd.features.labels import with_labels
+from mbd.errors import DataError, naming
+from mbd.features.labels import labelled
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.sources import Source, choose_modalities
 from mbd.files import read_json
@@ -83,32 +82,29 @@ class Sequence:
         )
 
 
-@contextmanager
-def open_sequence(path: Path, key: str) -> Iterator[Sequence]:
-    """Open the sequence that the parameter `key` names."""
+def _open_sequence(path: Path, key: str, stack: ExitStack) -> Sequence:
+    """Open the sequence that the parameter `key` names, until the stack ends."""
     import h5py  # noqa: PLC0415 -- an extra
 
-    if not path.is_file():
-        raise DataError("the sequence is missing", file=path, key=key, hint=_AGAIN)
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        problem = f"this is not an HDF5 file, or it is cut off: {error}"
-        raise DataError(problem, file=path, key=key, hint=_AGAIN) from error
-    with file:
-        yield Sequence(path, *_contents(path, key, file))
+    with naming(path, _AGAIN):
+        if not path.is_file():
+            raise DataError("the sequence is missing", key=key)
+        try:
+            file = stack.enter_context(h5py.File(path, "r"))
+        except OSError as error:
+            raise DataError(f"this is not an HDF5 file, or it is cut off: {error}", key=key) from error
+        return Sequence(path, *_contents(key, file))
 
 
-def _contents(path: Path, key: str, file: Any) -> tuple[Any, dict[str, list[tuple[int | None, str]]]]:  # noqa: ANN401
+def _contents(key: str, file: Any) -> tuple[Any, dict[str, list[tuple[int | None, str]]]]:  # noqa: ANN401
     try:
         groups = [root["data"] for root in file.values() if hasattr(root, "keys") and "data" in root]
         names = list(groups[0]) if len(groups) == 1 and hasattr(groups[0], "keys") else None
     except (OSError, RuntimeError, KeyError) as error:
-        raise DataError(f"the file is damaged: {error}", file=path, key=key, hint=_AGAIN) from error
+        raise DataError(f"the file is damaged: {error}", key=key) from error
     if names is None:
         raise DataError(
             "a computational sequence has one root group with a group `data` in it",
-            file=path,
             key=key,
             value=f"at the root there is {', '.join(file) or 'nothing'}",
             hint="give a .csd file of CMU-MultimodalSDK",
@@ -164,14 +160,14 @@ def read(params: FeaturesSettings) -> Collection:
     """Read the folder named by `features.source.path`."""
     folder, own = Path(params.source.path or ""), params.source.csd
     if not folder.is_dir():
-        raise DataError("there is no such folder", file=folder, key="features.source.path")
-    fold_of = _read_folds(folder / own.folds)
+        raise DataError("there is no such folder", key="features.source.path")
+    with naming(folder / own.folds, 'write {"train": [video ids], "valid": [...], "test": [...]}'):
+        fold_of = _read_folds(folder / own.folds)
     files = _sequence_files(folder, own, params.source.modalities)
     with ExitStack() as stack:
-        labels = stack.enter_context(open_sequence(folder / own.labels, "features.source.csd.labels"))
-        sequences = {
-            m: stack.enter_context(open_sequence(path, "features.source.csd.sequences")) for m, path in files.items()
-        }
+        labels = _open_sequence(folder / own.labels, "features.source.csd.labels", stack)
+        key = "features.source.csd.sequences"
+        sequences = {m: _open_sequence(path, key, stack) for m, path in files.items()}
         notes = _compare_videos(folder / own.folds, fold_of, labels, sequences)
         utterances = _read_labels(labels, fold_of)
         features, available = {}, {}
@@ -184,15 +180,11 @@ def read(params: FeaturesSettings) -> Collection:
     notes["rows without any modality, left out"] = int((~anything).sum())
     split_of = np.array([fold_of[video] for video in utterances.videos], dtype=np.str_)
     splits = {split: rows.take(anything & (split_of == split)) for split in SPLITS if split in split_of}
-    splits, task, classes, about_labels = with_labels(folder / own.labels, splits, params.source.task or "regression")
-    return Collection(
-        name=folder.resolve().name,
-        task=task,
-        classes=classes,
-        splits=splits,
-        files=tuple(str(path) for path in (*files.values(), folder / own.labels, folder / own.folds)),
-        notes={what: count for what, count in notes.items() if count} | about_labels,
-    )
+    paths = tuple(str(path) for path in (*files.values(), folder / own.labels, folder / own.folds))
+    notes = {what: count for what, count in notes.items() if count}
+    with naming(folder / own.labels):
+        task = params.source.task or "regression"
+        return labelled(folder.resolve().name, splits, task, files=paths, notes=notes)
 
 
 def _align(modality: str, sequence: Sequence, utterances: _Utterances) -> tuple[Array, Array, dict[str, int]]:
@@ -254,38 +246,37 @@ def _sequence_files(folder: Path, own: CsdSettings, asked: tuple[str, ...] | Non
         paths = [path for path in sorted(folder.glob("*.csd")) if path != folder / own.labels]
         files = {re.sub(r"\W", "_", path.stem.lower(), flags=re.ASCII): path for path in paths}
         if not files:
-            raise DataError("there is no .csd file beside the labels", file=folder, key="features.source.path")
+            raise DataError("there is no .csd file beside the labels", key="features.source.path")
         if len(files) < len(paths) or not all(re.match("[a-z]", modality) for modality in files):
             raise DataError(
                 "the names of the files do not give different modalities",
-                file=folder,
                 value=", ".join(path.name for path in paths),
                 hint="name the modalities in features.source.csd.sequences",
             )
-    return {modality: files[modality] for modality in choose_modalities(folder, asked, files)}
+    return {modality: files[modality] for modality in choose_modalities(asked, files)}
 
 
 def _read_folds(path: Path) -> dict[str, str]:
     """Return the split of each video."""
-    key, hint = "features.source.csd.folds", 'write {"train": [video ids], "valid": [...], "test": [...]}'
+    key = "features.source.csd.folds"
     try:
         folds = read_json(path)
     except OSError as error:
-        raise DataError("the folds are missing", file=path, key=key, hint=hint) from error
+        raise DataError("the folds are missing", key=key) from error
     except ValueError as error:
-        raise DataError(f"the folds are not JSON: {error}", file=path, key=key, hint=hint) from error
+        raise DataError(f"the folds are not JSON: {error}", key=key) from error
     if not isinstance(folds, dict):
-        raise DataError("the folds must map splits to videos", file=path, key=key, hint=hint)
+        raise DataError("the folds must map splits to videos", key=key)
     fold_of: dict[str, str] = {}
     for name, videos in folds.items():
         split = SPLIT_ALIASES.get(name, name)
         if split not in SPLITS:
-            raise DataError("there is no such split", file=path, key=name, hint=hint)
+            raise DataError("there is no such split", key=name)
         if not isinstance(videos, list) or not all(isinstance(video, str) for video in videos):
-            raise DataError("a fold must be a list of video ids", file=path, key=name, hint=hint)
+            raise DataError("a fold must be a list of video ids", key=name)
         for video in videos:
             if fold_of.setdefault(video, split) != split:
-                raise DataError("a video is in two folds", file=path, key=name, value=f"{video}, also {fold_of[video]}")
+                raise DataError("a video is in two folds", key=name, value=f"{video}, also {fold_of[video]}")
     return fold_of
 
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from mbd.errors import DataError
-from mbd.features.labels import with_labels
+from mbd.errors import DataError, naming
+from mbd.features.labels import labelled
 from mbd.features.pickles import described, load_pickle, outermost
 from mbd.features.rows import Collection, Rows
 from mbd.features.sources import Source, choose_modalities
@@ -44,45 +44,36 @@ _NUMBER = (int, float, np.number)
 Places = dict[str, Any]
 
 
-def arrange(path: Path, content: object, layout: tuple[str, ...] | str) -> Places:
+def _arrange(content: object, layout: tuple[str, ...] | str) -> Places:
     """Return the places that are used, by name: labels, train, test, the modalities, and ids and valid if there."""
     if not isinstance(content, tuple | list):
         raise DataError(
             "such a file holds a tuple of dictionaries by dialogue and of lists of dialogues",
-            file=path,
             value=type(content).__name__,
             hint="give a feature file such as IEMOCAP_features.pkl of DialogueRNN, MMGCN or COGMEN",
         )
-    names = _recognised(path, list(content)) if isinstance(layout, str) else layout
-    if len(names) != len(content):
-        raise DataError(
-            f"the layout names {len(names)} places and the tuple has {len(content)}",
-            file=path,
-            key=_KEY,
-            value=", ".join(names),
-            hint=_HINT,
-        )
-    places = {name: place for name, place in zip(names, content, strict=True) if name not in _UNUSED}
-    _check(path, names, places)
+    with naming(None, _HINT):
+        names = _recognised(list(content)) if isinstance(layout, str) else layout
+        if len(names) != len(content):
+            problem = f"the layout names {len(names)} places and the tuple has {len(content)}"
+            raise DataError(problem, key=_KEY, value=", ".join(names))
+        places = {name: place for name, place in zip(names, content, strict=True) if name not in _UNUSED}
+        _check(names, places)
     return places
 
 
-def modalities(places: Places) -> tuple[str, ...]:
+def _modalities(places: Places) -> tuple[str, ...]:
     """Return the names of the modalities among `places`."""
     return tuple(name for name in places if name not in ("ids", "labels", *LISTS))
 
 
-def _recognised(path: Path, content: list[Any]) -> tuple[str, ...]:
+def _recognised(content: list[Any]) -> tuple[str, ...]:
     dialogues = {name for place in content if isinstance(place, dict) for name in place}
     kinds = [_kind(place, dialogues) for place in content]
     vectors = kinds.count("vectors")
     if (kinds.count("labels"), kinds.count("dialogues")) != (1, 2) or vectors not in _VECTORS:
-        raise DataError(
-            "the places of the tuple cannot be distinguished",
-            file=path,
-            value=", ".join(f"{place}: {kind}" for place, kind in enumerate(kinds)),
-            hint=_HINT,
-        )
+        shown = ", ".join(f"{place}: {kind}" for place, kind in enumerate(kinds))
+        raise DataError("the places of the tuple cannot be distinguished", value=shown)
     names = {"ids": iter(("ids",)), "labels": iter(("labels",)), "dialogues": iter(("train", "test"))}
     names["vectors"] = iter(_VECTORS[vectors])
     return tuple(next(names[kind], "_") if kind in names else "_" for kind in kinds)
@@ -124,7 +115,7 @@ def _is_one_hot(vector: Any) -> bool:  # noqa: ANN401 -- a list or an array of n
     return values.count(1) == 1 and values.count(0) == len(values) - 1
 
 
-def _check(path: Path, names: tuple[str, ...], places: Places) -> None:
+def _check(names: tuple[str, ...], places: Places) -> None:
     used = [name for name in names if name not in _UNUSED]
     missing = [name for name in ("labels", "train", "test") if name not in places]
     problem = None
@@ -132,22 +123,16 @@ def _check(path: Path, names: tuple[str, ...], places: Places) -> None:
         problem = f"no place is named {missing[0]}"
     elif len(used) != len(places):
         problem = "two places have the same name"
-    elif not modalities(places):
+    elif not _modalities(places):
         problem = "no place is a modality"
     if problem:
-        raise DataError(problem, file=path, key=_KEY, value=", ".join(names), hint=_HINT)
+        raise DataError(problem, key=_KEY, value=", ".join(names))
     for name, place in places.items():
         kind, fits = ("list or set of dialogues", list | tuple | set | frozenset | np.ndarray)
         if name not in LISTS:
             kind, fits = "dictionary by dialogue", dict
         if not isinstance(place, fits):
-            raise DataError(
-                f"the place of {name} holds no {kind}",
-                file=path,
-                key=_KEY,
-                value=type(place).__name__,
-                hint=_HINT,
-            )
+            raise DataError(f"the place of {name} holds no {kind}", key=_KEY, value=type(place).__name__)
 
 
 _EMOTIONS = ("happy", "sad", "neutral", "angry", "excited", "frustrated")
@@ -157,13 +142,13 @@ _IEMOCAP = re.compile(r"Ses\d\d[FM]_")
 def read(params: FeaturesSettings) -> Collection:
     """Read the file named by `features.source.path`."""
     path = Path(params.source.path or "")
-    places = arrange(path, load_pickle(path), params.source.iemocap.layout)
-    wanted = choose_modalities(path, params.source.modalities, modalities(places))
-    dialogues = {split: _dialogues(path, split, places) for split in LISTS if split in places}
-    splits = {split: _rows(path, places, names, wanted) for split, names in dialogues.items()}
+    places = _arrange(load_pickle(path), params.source.iemocap.layout)
+    wanted = choose_modalities(params.source.modalities, _modalities(places))
+    dialogues = {split: _dialogues(split, places) for split in LISTS if split in places}
+    splits = {split: _rows(places, names, wanted) for split, names in dialogues.items()}
     named = {dialogue for names in dialogues.values() for dialogue in names}
-    splits, task, classes, notes = with_labels(path, splits, params.source.task, _emotions(splits, named))
-    notes["places"] = list(places)
+    emotions = _emotions(splits, named)
+    notes: dict[str, Any] = {"places": list(places)}
     if left_out := len(set(places["labels"]) - named):
         notes["dialogues in no split"] = left_out
     if "valid" not in splits:
@@ -171,17 +156,11 @@ def read(params: FeaturesSettings) -> Collection:
         train, valid = carve_share(splits["train"], params.source.iemocap.valid_share, params.seed, "valid", key)
         splits = {"train": train, "valid": valid, "test": splits["test"]}
         notes["valid"] = f"{len(np.unique(valid.groups))} dialogues carved out of train"
-    return Collection(
-        name=path.stem,
-        task=task,
-        classes=classes,
-        splits={split: splits[split] for split in LISTS},
-        files=(str(path),),
-        notes=notes,
-    )
+    splits = {split: splits[split] for split in LISTS}
+    return labelled(path.stem, splits, params.source.task, emotions, files=(str(path),), notes=notes)
 
 
-def _dialogues(path: Path, split: str, places: Places) -> list[Any]:
+def _dialogues(split: str, places: Places) -> list[Any]:
     """Return the dialogues of a split; a set has no order of its own, so it is sorted."""
     names = places[split]
     names = names.ravel().tolist() if isinstance(names, np.ndarray) else list(names)
@@ -189,7 +168,6 @@ def _dialogues(path: Path, split: str, places: Places) -> list[Any]:
         if not isinstance(name, str | int) or name not in places["labels"]:
             raise DataError(
                 f"a dialogue of {split} has no labels",
-                file=path,
                 key=split,
                 value=name if isinstance(name, str | int) else type(name).__name__,
                 hint="every dialogue in a split needs an entry in every dictionary",
@@ -197,27 +175,27 @@ def _dialogues(path: Path, split: str, places: Places) -> list[Any]:
     return sorted(names, key=str) if isinstance(places[split], set | frozenset) else names
 
 
-def _rows(path: Path, places: Places, dialogues: list[Any], wanted: tuple[str, ...]) -> Rows:
+def _rows(places: Places, dialogues: list[Any], wanted: tuple[str, ...]) -> Rows:
     if not dialogues:
-        raise DataError("a split has no dialogues", file=path, hint="train and test need at least one each")
-    parts = [_utterances(path, places, dialogue, wanted) for dialogue in dialogues]
+        raise DataError("a split has no dialogues", hint="train and test need at least one each")
+    parts = [_utterances(places, dialogue, wanted) for dialogue in dialogues]
     ids, groups, labels, features = zip(*parts, strict=True)
     return Rows.of(
         np.concatenate(ids),
         np.concatenate(labels),
-        {m: _joined(path, m, dialogues, [matrices[m] for matrices in features]) for m in wanted},
+        {m: _joined(m, dialogues, [matrices[m] for matrices in features]) for m in wanted},
         groups=np.concatenate(groups),
     )
 
 
 def _utterances(
-    path: Path, places: Places, dialogue: str | int, wanted: tuple[str, ...]
+    places: Places, dialogue: str | int, wanted: tuple[str, ...]
 ) -> tuple[Array, Array, Array, dict[str, Array]]:
     """Return the ids, groups, labels and vectors of a dialogue."""
-    arrays: dict[str, Array] = {"labels": _numbers(path, "labels", dialogue, places["labels"][dialogue])}
+    arrays: dict[str, Array] = {"labels": _numbers("labels", dialogue, places["labels"][dialogue])}
     count = len(arrays["labels"])
     for modality in wanted:
-        arrays[modality] = _matrix(path, modality, dialogue, places[modality].get(dialogue, ()))
+        arrays[modality] = _matrix(modality, dialogue, places[modality].get(dialogue, ()))
     ids = places["ids"].get(dialogue) if "ids" in places else None
     if not isinstance(ids, list | tuple | np.ndarray) or not all(isinstance(identifier, str) for identifier in ids):
         ids = [f"{dialogue}_{number:03d}" for number in range(count)]
@@ -226,20 +204,18 @@ def _utterances(
         if len(array) != count:
             raise DataError(
                 f"the dialogue {dialogue} has {count} labels and {len(array)} of {name}",
-                file=path,
                 key=name,
                 hint="every utterance needs one of each; leave a modality out with features.source.modalities",
             )
     return arrays["ids"], np.full(count, str(dialogue)), arrays["labels"], {m: arrays[m] for m in wanted}
 
 
-def _numbers(path: Path, name: str, dialogue: str | int, values: object) -> Array:
+def _numbers(name: str, dialogue: str | int, values: object) -> Array:
     if isinstance(values, list | tuple) and values and all(isinstance(value, _NUMBER) for value in values):
         values = np.array(values)
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiu" or values.ndim != 1:
         raise DataError(
             f"{name} of the dialogue {dialogue} must be a list of numbers",
-            file=path,
             key=name,
             value=described(values),
             hint="name the places in features.source.iemocap.layout if another one is meant",
@@ -247,16 +223,15 @@ def _numbers(path: Path, name: str, dialogue: str | int, values: object) -> Arra
     return values
 
 
-def _matrix(path: Path, name: str, dialogue: str | int, values: Any) -> Array:  # noqa: ANN401 -- see below
+def _matrix(name: str, dialogue: str | int, values: Any) -> Array:  # noqa: ANN401 -- see below
     """Return the vectors of a dialogue as a matrix; they come as one, or as a list of arrays or lists."""
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "fiu":
         return values
     several = isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype.hasobject)
-    vectors = [_numbers(path, name, dialogue, vector) for vector in list(values)] if several else []
+    vectors = [_numbers(name, dialogue, vector) for vector in list(values)] if several else []
     if not vectors or len({len(vector) for vector in vectors}) > 1:
         raise DataError(
             f"{name} of the dialogue {dialogue} must be vectors of one length",
-            file=path,
             key=name,
             value=", ".join(sorted({str(len(vector)) for vector in vectors})) or described(values),
             hint="leave the modality out with features.source.modalities, or extract it again",
@@ -264,13 +239,12 @@ def _matrix(path: Path, name: str, dialogue: str | int, values: Any) -> Array:  
     return np.stack(vectors)
 
 
-def _joined(path: Path, modality: str, dialogues: list[Any], matrices: list[Array]) -> Array:
+def _joined(modality: str, dialogues: list[Any], matrices: list[Array]) -> Array:
     widths = [matrix.shape[1] for matrix in matrices]
     for dialogue, width in zip(dialogues, widths, strict=True):
         if width != widths[0]:
             raise DataError(
                 f"the dimension of {modality} differs between dialogues",
-                file=path,
                 key=modality,
                 value=f"{widths[0]} in {dialogues[0]}, {width} in {dialogue}",
                 hint="extract all dialogues with the same encoder",

@@ -23,7 +23,7 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.features.corruption import corrupt_frames, corrupt_text, corrupt_waveform, corrupted_rows
-from mbd.features.labels import with_labels
+from mbd.features.labels import labelled
 from mbd.features.media.encoders import Encoder, MediaDamage, audio_encoder, text_encoder, visual_encoder
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
 from mbd.features.media.table import MediaTable, names_media, read_table
@@ -59,12 +59,8 @@ def read(params: FeaturesSettings) -> Collection:
     vectors = {modality: _vectors(encoders[modality], contents[modality], damaged, params) for modality in columns}
     lacking = [modality for modality, found in vectors.items() if not any(vector.size for vector in found)]
     if lacking and params.source.modalities is not None:
-        raise DataError(
-            f"no row has the modality {lacking[0]}",
-            file=table.file,
-            key="features.source.modalities",
-            hint="leave it out there",
-        )
+        problem = f"no row has the modality {lacking[0]}"
+        raise DataError(problem, key="features.source.modalities", hint="leave it out there")
     available = {m: np.array([vector.size > 0 for vector in vectors[m]]) for m in columns if m not in lacking}
     kept = {m: _sequences(m, vectors[m]) for m in available if keeps and m in _KEPT}
     features = {m: kept[m].features if m in kept else _matrix(vectors[m]) for m in available}
@@ -75,12 +71,10 @@ def read(params: FeaturesSettings) -> Collection:
     )
     splits = {split: rows.take(split_of == split) for split in SPLITS if (split_of == split).any()}
     splits = splits if groups else with_groups_from_ids(splits, params.source.group_pattern)
-    splits, task, classes, about_labels = with_labels(table.file, splits, task)
-    return Collection(
-        name=table.file.stem,
-        task=task,
-        classes=classes,
-        splits=splits,
+    return labelled(
+        table.file.stem,
+        splits,
+        task,
         vocabularies={m: sequences.width for m, sequences in kept.items() if _KEPT[m] == "tokens"},
         files=(str(table.file),),
         notes={
@@ -90,7 +84,6 @@ def read(params: FeaturesSettings) -> Collection:
             **({"modalities that no row has": lacking} if lacking else {}),
             **({"columns not used": list(table.unused)} if table.unused else {}),
             **({"damage": params.damage.note("raw", int(damaged.sum()))} if params.damage.split else {}),
-            **about_labels,
         },
     )
 
@@ -137,7 +130,7 @@ def _columns(table: MediaTable, asked: tuple[str, ...] | None) -> dict[str, str]
     # Where there is an audio column its empty cells mean no sound, whatever the video has.
     columns = {"text": "transcript", "audio": "audio" if "audio" in table.columns else "video", "visual": "video"}
     there = {modality: column for modality, column in columns.items() if column in table.columns}
-    return {modality: there[modality] for modality in choose_modalities(table.file, asked, there)}
+    return {modality: there[modality] for modality in choose_modalities(asked, there)}
 
 
 def _files(table: MediaTable, columns: Mapping[str, str]) -> list[Path]:

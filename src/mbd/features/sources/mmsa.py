@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from mbd.errors import DataError
-from mbd.features.labels import with_labels
+from mbd.errors import DataError, naming
+from mbd.features.labels import labelled
 from mbd.features.pickles import described, load_pickle, outermost
 from mbd.features.pooling import keep, pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
@@ -39,40 +39,33 @@ _HINT = "give a feature file of MMSA (such as aligned_50.pkl or unaligned_50.pkl
 def read(params: FeaturesSettings) -> Collection:
     """Read the file named by `features.source.path`."""
     path = Path(params.source.path or "")
-    splits = _splits(path, load_pickle(path))
-    modalities = _modalities(path, splits, params.source.modalities)
-    choices = (params.source.task, params.source.mmsa.labels)
-    task: Task = "classification" if "classification" in choices else "regression"
-    if task == "classification":
-        labels = _class_labels(splits)
-        names = _class_names(splits, labels)
-    else:
-        labels, names = {split.name: split.numbers("regression_labels") for split in splits}, {}
-    notes: dict[str, Any] = {}
-    keeps = params.source.sequences == "keep"
-    rows = {split.name: _rows(split, labels[split.name], modalities, notes, keeps) for split in splits}
-    rows, task, classes, about_labels = with_labels(path, rows, task, names)
-    return Collection(
-        name=path.stem,
-        task=task,
-        classes=classes,
-        splits=with_groups_from_ids(rows, params.source.group_pattern),
-        files=(str(path),),
-        notes=notes | about_labels,
-    )
+    with naming(path, _HINT):
+        splits = _splits(load_pickle(path))
+        modalities = _modalities(splits, params.source.modalities)
+        choices = (params.source.task, params.source.mmsa.labels)
+        task: Task = "classification" if "classification" in choices else "regression"
+        if task == "classification":
+            labels = _class_labels(splits)
+            names = _class_names(splits, labels)
+        else:
+            labels, names = {split.name: split.numbers("regression_labels") for split in splits}, {}
+        notes: dict[str, Any] = {}
+        keeps = params.source.sequences == "keep"
+        rows = {split.name: _rows(split, labels[split.name], modalities, notes, keeps) for split in splits}
+    rows = with_groups_from_ids(rows, params.source.group_pattern)
+    return labelled(path.stem, rows, task, names, files=(str(path),), notes=notes)
 
 
 @dataclass(frozen=True)
 class _Split:
     """One split of the file, whose entries are checked when they are taken."""
 
-    path: Path
     name: str
     entries: dict[Any, Any]
 
-    def wrong(self, key: str, problem: str, value: object = None, hint: str = _HINT) -> DataError:
+    def wrong(self, key: str, problem: str, value: object = None) -> DataError:
         """Return the error of one entry."""
-        return DataError(problem, file=self.path, key=f"{self.name}.{key}", value=value, hint=hint)
+        return DataError(problem, key=f"{self.name}.{key}", value=value)
 
     def get(self, key: str) -> Any:  # noqa: ANN401 -- whatever the file holds
         """Return an entry."""
@@ -106,39 +99,26 @@ class _Split:
         return entry if entry.ndim == 3 else entry[:, None, :]
 
 
-def _splits(path: Path, content: object) -> list[_Split]:
+def _splits(content: object) -> list[_Split]:
     if not isinstance(content, dict):
-        raise DataError(
-            "an MMSA file is a dictionary with train, valid and test",
-            file=path,
-            value=described(content),
-            hint=_HINT,
-        )
+        raise DataError("an MMSA file is a dictionary with train, valid and test", value=described(content))
     named = {SPLIT_ALIASES.get(name, name): entries for name, entries in content.items() if isinstance(name, str)}
     missing = [split for split in ("train", "valid", "test") if split not in named]
     if missing:
-        raise DataError(
-            f"the split {missing[0]} is missing",
-            file=path,
-            value=f"there is {', '.join(str(name) for name in content) or 'none'}",
-            hint=_HINT,
-        )
-    for name in (split for split in SPLITS if split in named):
-        if not isinstance(named[name], dict):
-            raise DataError(
-                f"the split {name} must be a dictionary of entries",
-                file=path,
-                key=name,
-                value=described(named[name]),
-                hint=_HINT,
-            )
-    return [_Split(path, split, named[split]) for split in SPLITS if split in named]
+        there = ", ".join(str(name) for name in content) or "none"
+        raise DataError(f"the split {missing[0]} is missing", value=f"there is {there}")
+    splits = [_Split(split, named[split]) for split in SPLITS if split in named]
+    for split in splits:
+        if not isinstance(split.entries, dict):
+            problem = f"the split {split.name} must be a dictionary of entries"
+            raise DataError(problem, key=split.name, value=described(split.entries))
+    return splits
 
 
-def _modalities(path: Path, splits: list[_Split], asked: tuple[str, ...] | None) -> tuple[str, ...]:
+def _modalities(splits: list[_Split], asked: tuple[str, ...] | None) -> tuple[str, ...]:
     there = tuple(m for m, entry in _ENTRIES.items() if any(entry in split.entries for split in splits))
     tokens = "text" in (asked or ()) and "text" not in there and "text_bert" in splits[0].entries
-    return choose_modalities(path, asked, there, ": text_bert holds token ids, not vectors" if tokens else "")
+    return choose_modalities(asked, there, ": text_bert holds token ids, not vectors" if tokens else "")
 
 
 def _rows(split: _Split, labels: Array, modalities: tuple[str, ...], notes: dict[str, Any], keeps: bool) -> Rows:

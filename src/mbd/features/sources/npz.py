@@ -27,7 +27,7 @@ import numpy as np
 
 from mbd.blocks import convert
 from mbd.errors import DataError
-from mbd.features.labels import with_labels
+from mbd.features.labels import labelled
 from mbd.features.pooling import pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows, within
 from mbd.features.sources import Source, choose_modalities
@@ -41,6 +41,7 @@ _ROW_KEYS = {"ids", "labels", "groups"}
 _COMPANIONS = ("_available", "_attribute", "_lengths")
 _MOST_AXES = 4
 _NAMES = "name arrays train_text, train_labels, train_ids, … for train, valid and test: docs/feature-data.md"
+_HINT = "give an .npz file written by numpy.savez"
 _LARGEST_NPY_HEADER = 1 << 17
 _INFLATED_BY, _INFLATED_AT_LEAST = 4, 256 << 20
 _ODD = (ValueError, TypeError, SyntaxError, LookupError, RecursionError, RuntimeError, tokenize.TokenError)
@@ -53,35 +54,26 @@ def read(params: FeaturesSettings) -> Collection:
     arrays = _read_arrays(path)
     keys = {split: _keys_of(split, arrays) for split in SPLITS}
     keys = {split: names for split, names in keys.items() if names}
-    wanted, notes = _modalities(path, arrays, keys, params.source.modalities)
+    wanted, notes = _modalities(arrays, keys, params.source.modalities)
     pooled = params.source.sequences == "mean"
-    splits = {split: _rows(path, split, arrays, names, wanted, pooled) for split, names in keys.items()}
+    splits = {split: _rows(split, arrays, names, wanted, pooled) for split, names in keys.items()}
     if not any("groups" in names for names in keys.values()):
         splits = with_groups_from_ids(splits, params.source.group_pattern)
-    splits, task, classes, about_labels = with_labels(path, splits, params.source.task)
-    return Collection(
-        name=path.stem,
-        task=task,
-        classes=classes,
-        splits=splits,
-        files=(str(path),),
-        notes=notes | about_labels,
-    )
+    return labelled(path.stem, splits, params.source.task, files=(str(path),), notes=notes)
 
 
 def _read_arrays(path: Path) -> dict[str, Array]:
-    hint = "give an .npz file written by numpy.savez"
     if not path.is_file():
-        raise DataError("the file is missing", file=path, key="features.source.path", hint=hint)
+        raise DataError("the file is missing", key="features.source.path", hint=_HINT)
     try:
         with zipfile.ZipFile(path) as archive:
             members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-            _check_sizes(path, list(members.values()))
+            _check_sizes(path.stat().st_size, list(members.values()))
             entries = {name: entry for name, entry in members.items() if _KEY.match(name)}
             for entry in entries.values():
                 archive.open(entry).close()  # refuses a local header that contradicts the directory
         if not entries:
-            raise DataError("no array belongs to a split", file=path, value=", ".join(members) or "none", hint=_NAMES)
+            raise DataError("no array belongs to a split", value=", ".join(members) or "none", hint=_NAMES)
         with path.open("rb") as stream:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         with ThreadPoolExecutor() as pool:
@@ -89,21 +81,19 @@ def _read_arrays(path: Path) -> dict[str, Array]:
         # Headers one after the other: numpy parses them with `ast`, which in Python 3.11 may fail in several threads.
         return {name: _array(path, mapped, entry) for name, entry in entries.items()}
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError) as error:
-        raise DataError(f"this is not an .npz archive, or it is truncated: {error}", file=path, hint=hint) from error
+        raise DataError(f"this is not an .npz archive, or it is truncated: {error}", hint=_HINT) from error
     except _ODD as error:
-        raise DataError(f"an array cannot be read: {error}", file=path, hint=hint) from error
+        raise DataError(f"an array cannot be read: {error}", hint=_HINT) from error
 
 
-def _check_sizes(path: Path, entries: list[zipfile.ZipInfo]) -> None:
+def _check_sizes(size: int, entries: list[zipfile.ZipInfo]) -> None:
     """Refuse an entry that is longer than the file, and a small file that becomes a huge one, before it is read."""
-    size = path.stat().st_size
     if truncated := [entry.filename for entry in entries if entry.header_offset + entry.compress_size > size]:
         raise zipfile.BadZipFile(f"{truncated[0]} is longer than the file")
     inflated = sum(entry.file_size for entry in entries)
     if inflated > max(_INFLATED_AT_LEAST, _INFLATED_BY * size):
         raise DataError(
             f"the arrays take {inflated >> 20} MiB, {inflated // max(size, 1)} times the size of the file",
-            file=path,
             hint="if that is right, save them with numpy.savez instead of numpy.savez_compressed: plain arrays have no "
             "limit",
         )
@@ -140,7 +130,6 @@ def _array(path: Path, mapped: mmap.mmap, entry: zipfile.ZipInfo) -> Array:
     if dtype.hasobject:
         raise DataError(
             "an array holds Python objects, which are not read",
-            file=path,
             key=entry.filename.removesuffix(".npy"),
             hint="save texts as array.astype(str) and numbers as array.astype(float)",
         )
@@ -161,7 +150,7 @@ def _keys_of(split: str, arrays: dict[str, Array]) -> dict[str, str]:
 
 
 def _modalities(
-    path: Path, arrays: dict[str, Array], keys: dict[str, dict[str, str]], asked: tuple[str, ...] | None
+    arrays: dict[str, Array], keys: dict[str, dict[str, str]], asked: tuple[str, ...] | None
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Return the modalities to take, and notes on what is left out."""
     matrices: dict[str, None] = {}
@@ -174,7 +163,6 @@ def _modalities(
             if number and arrays[key].ndim > _MOST_AXES and (asked is None or name in asked):
                 raise DataError(
                     "features must be vectors, sequences or images: an array of two, three or four dimensions",
-                    file=path,
                     key=key,
                     value=arrays[key].shape,
                     hint="make one of these of it; or leave it out: features.source.modalities names those to take",
@@ -185,17 +173,14 @@ def _modalities(
         left_out = {"variants not used": variants, "arrays not used": [name for name in others if name not in matrices]}
         notes: dict[str, Any] = {what: names for what, names in left_out.items() if names}
         return tuple(name for name in matrices if name not in variants), notes
-    return choose_modalities(path, asked, matrices), {}
+    return choose_modalities(asked, matrices), {}
 
 
-def _rows(
-    path: Path, split: str, arrays: dict[str, Array], keys: dict[str, str], wanted: tuple[str, ...], pooled: bool
-) -> Rows:
+def _rows(split: str, arrays: dict[str, Array], keys: dict[str, str], wanted: tuple[str, ...], pooled: bool) -> Rows:
     def get(name: str) -> Array:
         if name not in keys:
             raise DataError(
                 f"the array {split}_{name} is missing",
-                file=path,
                 key=f"{split}_{name}",
                 value=f"there is {', '.join(keys.values())}",
                 hint="a split needs {split}_{modality} for each modality, {split}_labels and {split}_ids (a text "
@@ -206,16 +191,11 @@ def _rows(
     def numbers(name: str) -> Array:
         array = get(name)
         if array.dtype.kind not in "fiub":
-            raise DataError(
-                f"{split}_{name} must be numbers",
-                file=path,
-                key=keys[name],
-                value=array.ravel()[:1].tolist(),
-                hint="encode them first",
-            )
+            first = array.ravel()[:1].tolist()
+            raise DataError(f"{split}_{name} must be numbers", key=keys[name], value=first, hint="encode them first")
         return array
 
-    parts = {m: _modality(path, m, keys, numbers, pooled) for m in wanted}
+    parts = {m: _modality(m, keys, numbers, pooled) for m in wanted}
     by_length = {m: part.available for m, part in parts.items() if part.available is not None}
     given = {m: get(f"{m}_available").astype(bool) for m in wanted if f"{m}_available" in keys}
     return Rows.of(
@@ -237,10 +217,10 @@ class _Modality:
     """where the array itself says so"""
 
 
-def _modality(path: Path, name: str, keys: dict[str, str], numbers: Callable[[str], Array], pooled: bool) -> _Modality:
+def _modality(name: str, keys: dict[str, str], numbers: Callable[[str], Array], pooled: bool) -> _Modality:
     """Return a modality as it is stored: vectors as float32, token ids as int64, others also as float16 or uint8."""
     array = numbers(name)
-    lengths = _lengths(path, name, keys, numbers, array) if lengths_of(name) in keys else None
+    lengths = _lengths(name, keys, numbers, array) if lengths_of(name) in keys else None
     if array.ndim == 2 and lengths is None:
         return _Modality(convert(array, np.float32))
     if array.ndim == 3 and pooled:
@@ -256,12 +236,11 @@ def _modality(path: Path, name: str, keys: dict[str, str], numbers: Callable[[st
     return _Modality(array, lengths, lengths > 0)
 
 
-def _lengths(path: Path, name: str, keys: dict[str, str], numbers: Callable[[str], Array], array: Array) -> Array:
+def _lengths(name: str, keys: dict[str, str], numbers: Callable[[str], Array], array: Array) -> Array:
     lengths, key = numbers(lengths_of(name)), keys[lengths_of(name)]
     if array.ndim == 4 or (array.ndim == 2 and array.dtype.kind not in "iu"):
         raise DataError(
             "only sequences (rows × positions × dimension) and token ids (rows × positions, integers) have lengths",
-            file=path,
             key=key,
             value=f"{keys[name]} is {array.shape} {array.dtype}",
             hint="leave the lengths out, or give the frames",
@@ -270,7 +249,6 @@ def _lengths(path: Path, name: str, keys: dict[str, str], numbers: Callable[[str
     if not whole or lengths.min(initial=0) < 0 or lengths.max(initial=0) > array.shape[1]:
         raise DataError(
             f"{key} must be a whole number from 0 to {array.shape[1]} for each row",
-            file=path,
             key=key,
             value=f"{lengths.shape} {lengths.dtype}" + (f", {lengths.min()} to {lengths.max()}" if whole else ""),
             hint="it counts the positions of a row that are not padding",

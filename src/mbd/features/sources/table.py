@@ -22,8 +22,8 @@ import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
 
-from mbd.errors import DataError
-from mbd.features.labels import with_labels
+from mbd.errors import DataError, naming
+from mbd.features.labels import labelled
 from mbd.features.media.table import names_media
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.sources import Source, choose_modalities
@@ -44,33 +44,26 @@ def read(params: FeaturesSettings) -> Collection:
     try:
         return _read(params)
     except (ValueError, pa.ArrowException) as error:  # text that is not UTF-8, numbers that do not fit, lists as ids
-        raise DataError(f"the table cannot be read: {error}", file=Path(params.source.path or "")) from error
+        raise DataError(f"the table cannot be read: {error}") from error
 
 
 def _read(params: FeaturesSettings) -> Collection:
     path, settings = Path(params.source.path or ""), params.source.table
     files, table = _tables(path, settings.split)
-    columns = _modality_columns(path, table, settings, params.source.modalities)
-    rows, has_groups = _rows(path, table, settings, columns)
+    columns = _modality_columns(table, settings, params.source.modalities)
+    rows, has_groups = _rows(table, settings, columns)
     lacking = {modality: int((~there).sum()) for modality, there in rows.available.items() if not there.all()}
-    splits = _by_split(path, table, settings.split, rows)
+    splits = _by_split(table, settings.split, rows)
     if not has_groups:
         splits = with_groups_from_ids(splits, params.source.group_pattern)
     splits, drawn = _with_all_splits(splits, settings, params.seed)
-    splits, task, classes, notes = with_labels(path, splits, params.source.task, _class_names(table, settings.label))
     used = {settings.id, settings.label, settings.split, settings.group, *(c for cs in columns.values() for c in cs)}
     unused = [name for name in table.column_names if name not in used]
-    return Collection(
-        name=path.stem,
-        task=task,
-        classes=classes,
-        splits=splits,
-        files=tuple(str(file) for file in files),
-        notes=({"columns not used": unused} if unused else {})
-        | {f"rows without {modality}": f"{count}, because a cell is empty" for modality, count in lacking.items()}
-        | drawn
-        | notes,
-    )
+    notes = ({"columns not used": unused} if unused else {}) | {
+        f"rows without {modality}": f"{count}, because a cell is empty" for modality, count in lacking.items()
+    }
+    names = _class_names(table, settings.label)
+    return labelled(path.stem, splits, params.source.task, names, files=tuple(map(str, files)), notes=notes | drawn)
 
 
 def recognises(path: Path) -> bool:
@@ -104,7 +97,6 @@ def _tables(path: Path, split_column: str) -> tuple[list[Path], pa.Table]:
     if not by_split:
         raise DataError(
             "there is no table here",
-            file=path,
             key="features.source.path",
             hint=f"give a file ({', '.join(_SUFFIXES)}), or a folder with one for each split, named after it",
         )
@@ -117,34 +109,30 @@ def _tables(path: Path, split_column: str) -> tuple[list[Path], pa.Table]:
     try:
         return [file for files in by_split.values() for file in files], pa.concat_tables(tables)
     except pa.ArrowInvalid as error:
-        raise DataError(
-            f"the tables of the splits have different columns: {error}",
-            file=path,
-            hint="every split needs the same columns with the same types",
-        ) from error
+        hint = "every split needs the same columns with the same types"
+        raise DataError(f"the tables of the splits have different columns: {error}", hint=hint) from error
 
 
 def _table(file: Path) -> pa.Table:
-    try:
-        if file.suffix in _DELIMITERS:
-            table = pa.csv.read_csv(file, parse_options=pa.csv.ParseOptions(delimiter=_DELIMITERS[file.suffix]))
-        elif file.suffix == ".parquet":
-            table = pa.parquet.read_table(file, memory_map=True)
-        else:
-            table = _arrow(file)
-        # Arrow and parquet files hold offsets, indices and texts that pyarrow follows unchecked, beyond the memory
-        # of the process if they say so.
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, UnicodeDecodeError, MemoryError, SystemError) as error:
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise DataError(
-            f"this cannot be read as a table: {reason}", file=file, hint=f"the name says that it is {file.suffix}"
-        ) from error
-    repeated = [name for name in dict.fromkeys(table.column_names) if table.column_names.count(name) > 1]
-    if repeated:
-        raise DataError("a column occurs twice", file=file, key=repeated[0], hint="give each column a name of its own")
-    if not len(table):
-        raise DataError("the table has no rows", file=file, hint="a row is an utterance")
+    with naming(file):
+        try:
+            if file.suffix in _DELIMITERS:
+                table = pa.csv.read_csv(file, parse_options=pa.csv.ParseOptions(delimiter=_DELIMITERS[file.suffix]))
+            elif file.suffix == ".parquet":
+                table = pa.parquet.read_table(file, memory_map=True)
+            else:
+                table = _arrow(file)
+            # Arrow and parquet files hold offsets, indices and texts that pyarrow follows unchecked, beyond the memory
+            # of the process if they say so.
+            table.validate(full=True)
+        except (pa.ArrowException, OSError, UnicodeDecodeError, MemoryError, SystemError) as error:
+            reason, hint = str(error).partition("\n")[0], f"the name says that it is {file.suffix}"
+            raise DataError(f"this cannot be read as a table: {reason or type(error).__name__}", hint=hint) from error
+        repeated = [name for name in dict.fromkeys(table.column_names) if table.column_names.count(name) > 1]
+        if repeated:
+            raise DataError("a column occurs twice", key=repeated[0], hint="give each column a name of its own")
+        if not len(table):
+            raise DataError("the table has no rows", hint="a row is an utterance")
     return table
 
 
@@ -160,16 +148,16 @@ def _arrow(file: Path) -> pa.Table:
 # Rows
 
 
-def _rows(path: Path, table: pa.Table, settings: TableSettings, columns: Mapping[str, list[str]]) -> tuple[Rows, bool]:
+def _rows(table: pa.Table, settings: TableSettings, columns: Mapping[str, list[str]]) -> tuple[Rows, bool]:
     """Return all rows of the table, and whether it names their groups."""
     there = table.column_names
     count = len(table)
     if settings.id in there:
-        ids = _texts(path, table, settings.id)
+        ids = _texts(table, settings.id)
     else:
         ids = np.char.add("row-", np.char.zfill(np.arange(count).astype(np.str_), len(str(count))))
     has_groups = settings.group in there
-    matrices = {modality: _matrix(path, table, names) for modality, names in columns.items()}
+    matrices = {modality: _matrix(table, names) for modality, names in columns.items()}
     available: dict[str, Array] = {}
     for modality, matrix in matrices.items():
         empty = np.isnan(matrix)
@@ -179,65 +167,50 @@ def _rows(path: Path, table: pa.Table, settings: TableSettings, columns: Mapping
             names = columns[modality]
             raise DataError(
                 "a cell is empty",
-                file=path,
                 key=f"column {names[int(empty[row].argmax()) if len(names) > 1 else 0]}, row {row + 1}",
                 hint=f"fill it, leave the row out, or set {_KEY}.empty=missing",
             )
         matrix[~available[modality]] = 0
     rows = Rows.of(
         ids,
-        _labels(path, table, settings.label),
+        _labels(table, settings.label),
         matrices,
-        groups=_texts(path, table, settings.group) if has_groups else None,
+        groups=_texts(table, settings.group) if has_groups else None,
         available=available,
     )
     return rows, has_groups
-
-
-def _column(path: Path, table: pa.Table, name: str, setting: str) -> pa.ChunkedArray:
-    if name not in table.column_names:
-        raise DataError(
-            f"the table has no column {name!r}",
-            file=path,
-            key=f"{_KEY}.{setting}",
-            value=name,
-            hint=f"name the right one of its columns: {_shown(table)}",
-        )
-    return table.column(name)
 
 
 def _shown(table: pa.Table) -> str:
     return ", ".join(table.column_names[:12]) + (" …" if len(table.column_names) > 12 else "")
 
 
-def _texts(path: Path, table: pa.Table, name: str) -> Array:
-    column = table.column(name)
+def _refuse_nulls(column: pa.ChunkedArray, name: str, problem: str, hint: str | None = None) -> None:
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy()))
-        raise DataError("a cell is empty", file=path, key=f"column {name}, row {row + 1}")
+        raise DataError(problem, key=f"column {name}, row {row + 1}", hint=hint)
+
+
+def _texts(table: pa.Table, name: str) -> Array:
+    column = table.column(name)
+    _refuse_nulls(column, name, "a cell is empty")
     return np.asarray(column.cast(pa.string()).to_pylist(), dtype=np.str_)
 
 
-def _labels(path: Path, table: pa.Table, name: str) -> Array:
-    column = _column(path, table, name, "label")
+def _labels(table: pa.Table, name: str) -> Array:
+    if name not in table.column_names:
+        hint = f"name the right one of its columns: {_shown(table)}"
+        raise DataError(f"the table has no column {name!r}", key=f"{_KEY}.label", value=name, hint=hint)
+    column = table.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return _texts(path, table, name)
-    if column.null_count:
-        raise DataError(
-            "a label is missing",
-            file=path,
-            key=f"column {name}, row {int(np.argmax(column.is_null().to_numpy())) + 1}",
-            hint="drop rows without a label",
-        )
+        return _texts(table, name)
+    _refuse_nulls(column, name, "a label is missing", "drop rows without a label")
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)):
+        hint = "name the column with the labels"
         raise DataError(
-            "labels must be numbers or texts",
-            file=path,
-            key=f"{_KEY}.label",
-            value=f"{name}: {column.type}",
-            hint="name the column with the labels",
+            "labels must be numbers or texts", key=f"{_KEY}.label", value=f"{name}: {column.type}", hint=hint
         )
     labels: Array = column.to_numpy()
     return labels
@@ -255,9 +228,7 @@ def _class_names(table: pa.Table, label: str) -> dict[int, str]:
 # Modalities
 
 
-def _modality_columns(
-    path: Path, table: pa.Table, settings: TableSettings, asked: tuple[str, ...] | None
-) -> dict[str, list[str]]:
+def _modality_columns(table: pa.Table, settings: TableSettings, asked: tuple[str, ...] | None) -> dict[str, list[str]]:
     """Return the columns of each modality: one of lists, or numbered ones in their order."""
     special = {settings.id, settings.label, settings.split, settings.group}
     candidates = _candidates(table, special)
@@ -266,16 +237,14 @@ def _modality_columns(
         if column not in candidates:
             raise DataError(
                 f"there is no column of lists {column!r}, and no columns {column}_0, {column}_1 …",
-                file=path,
                 key=f"{_KEY}.modalities",
                 value=f"{modality}: {column}",
                 hint=f"found: {', '.join(candidates) or 'none'}",
             )
-    chosen = {modality: candidates[names[modality]] for modality in choose_modalities(path, asked, names)}
+    chosen = {modality: candidates[names[modality]] for modality in choose_modalities(asked, names)}
     if len(chosen) < 2:
         raise DataError(
             "a multimodal model needs at least two modalities",
-            file=path,
             key="features.source.modalities" if asked else f"{_KEY}.modalities" if settings.modalities else None,
             value=f"modalities: {', '.join(chosen) or 'none'}; columns: {_shown(table)}",
             hint="a modality is a column of lists, or several columns with numbered names like voice_0, voice_1",
@@ -315,18 +284,17 @@ def _begins_a_list(column: pa.ChunkedArray) -> bool:
     return len(present) > 0 and str(present[0].as_py()).lstrip().startswith("[")
 
 
-def _matrix(path: Path, table: pa.Table, columns: list[str]) -> Array:
+def _matrix(table: pa.Table, columns: list[str]) -> Array:
     """Return a modality as a matrix; values that are missing are NaN."""
     if len(columns) > 1:
-        return np.column_stack([_numbers(path, table, name) for name in columns])
+        return np.column_stack([_numbers(table, name) for name in columns])
     name, column = columns[0], table.column(columns[0]).combine_chunks()
     present = column.is_valid().to_numpy(zero_copy_only=False)
-    values, lengths = _parsed(path, name, column) if pa.types.is_string(column.type) else _flat(column)
+    values, lengths = _parsed(name, column) if pa.types.is_string(column.type) else _flat(column)
     different = np.unique(lengths)
     if len(different) != 1 or different[0] == 0:
         raise DataError(
             "the lists of a modality must have one length",
-            file=path,
             key=f"column {name}",
             value=", ".join(map(str, different[:5].tolist())) or "no list",
             hint="pool sequences to one vector for each row, or leave the column out with features.source.modalities",
@@ -336,14 +304,13 @@ def _matrix(path: Path, table: pa.Table, columns: list[str]) -> Array:
     return matrix
 
 
-def _numbers(path: Path, table: pa.Table, name: str) -> Array:
+def _numbers(table: pa.Table, name: str) -> Array:
     """Return a column of numbers; cells that are empty are NaN."""
     try:
         numbers: Array = table.column(name).cast(pa.float32()).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(
             f"a number of a modality cannot be read: {str(error).partition(chr(10))[0]}",
-            file=path,
             key=f"column {name}",
             hint="write a number, or leave the cell empty; columns that are no modality need a name without a number",
         ) from error
@@ -357,34 +324,29 @@ def _flat(column: pa.Array) -> tuple[Array, Array]:
     return flat, pa.compute.list_value_length(column).to_numpy(zero_copy_only=False)
 
 
-def _parsed(path: Path, name: str, column: pa.Array) -> tuple[Array, Array]:
+def _parsed(name: str, column: pa.Array) -> tuple[Array, Array]:
     """Return the same for lists that are written out, as in CSV."""
     try:
         lists: list[Any] = json.loads(f"[{','.join(column.drop_null().to_pylist())}]")
         return np.concatenate(lists, dtype=np.float32), np.fromiter(map(len, lists), np.int64)
     except (ValueError, TypeError, RecursionError) as error:
-        raise DataError(
-            f"a list cannot be read: {error}",
-            file=path,
-            key=f"column {name}",
-            hint="write each list as [0.1, 0.2, 0.3], or each number into a column of its own",
-        ) from error
+        hint = "write each list as [0.1, 0.2, 0.3], or each number into a column of its own"
+        raise DataError(f"a list cannot be read: {error}", key=f"column {name}", hint=hint) from error
 
 
 # Splits
 
 
-def _by_split(path: Path, table: pa.Table, name: str, rows: Rows) -> dict[str, Rows]:
+def _by_split(table: pa.Table, name: str, rows: Rows) -> dict[str, Rows]:
     """Return the rows of each split; all of them as train where the table has no such column."""
     if name not in table.column_names:
         return {"train": rows}
-    texts = _texts(path, table, name)
+    texts = _texts(table, name)
     names = {text: SPLIT_ALIASES.get(text.lower(), text.lower()) for text in np.unique(texts).tolist()}
     for text, split in names.items():
         if split not in SPLITS:
             raise DataError(
                 "there is no such split",
-                file=path,
                 key=f"column {name}, row {int(np.argmax(texts == text)) + 1}",
                 value=text,
                 hint=f"a split is one of {', '.join(SPLITS)}",
