@@ -68,7 +68,7 @@ def no_training() -> Iterator[None]:
     """Within: a training ends the benchmark."""
     run = train.run
 
-    def refuse(*_: Any, **__: Any) -> None:  # noqa: ANN401 -- as the step
+    def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a request has trained a model")
 
     train.run = refuse

@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 _FENCE = re.compile(r"^(\s*```sh) \w+$", re.MULTILINE)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:  # noqa: ANN401
+def on_page_markdown(markdown: str, **_: Any) -> str:
     """Return the page with plain `sh` fences."""
     return _FENCE.sub(r"\1", markdown)
 

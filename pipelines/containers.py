@@ -59,7 +59,7 @@ def run_container(
     image: str,
     command: list[str],
     volumes: dict[str, Any],
-    **arguments: Any,  # noqa: ANN401
+    **arguments: Any,
 ) -> int:
     """Run a container of an image that is on this machine; return its exit code."""
     # The image's entry point is mbd, and Kubernetes replaces it by a step's command: so must this.

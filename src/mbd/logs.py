@@ -110,7 +110,7 @@ class _WithoutPaths(logging.Filter):
         return True
 
 
-def progress_bar(*, shown: bool = True, **options: Any) -> "tqdm[Any]":  # noqa: ANN401 -- tqdm's
+def progress_bar(*, shown: bool = True, **options: Any) -> "tqdm[Any]":
     """Return a progress bar, visible only on a terminal and only where messages of level INFO are shown as text."""
     from tqdm import tqdm  # noqa: PLC0415 -- only what is used
 

@@ -34,7 +34,7 @@ SECTIONS = {
     "To find your way": ("demo", "init", "show", "params", "doctor"),
 }
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
-_STEPS = [name for name in SECTIONS["The steps, in order"] if name not in ("train", "purge")]
+_STEPS = [name for name in SECTIONS["The steps, in order"] if name != "purge"]
 _MODULES = dict.fromkeys(_STEPS, "steps") | {
     "guard": "verify",
     "report": "verify",

@@ -2,21 +2,17 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mbd import logs
 from mbd.cli import options
 from mbd.cli.options import (
-    CERTIFICATE,
-    FIRST_TIME,
-    LINE,
-    STORE,
-    TRUST,
     CommandGroup,
     existing_store,
     print_result,
+    read_log,
     report_written,
     suggest,
     trusted_keys,
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
     from mbd.params import Params
 
 _LOG = logging.getLogger(__name__)
-_REASON = click.option("--reason", type=LINE, required=True, help="Why; it is published with the statement.")
+_REASON = options.reason("Why; it is published with the statement.")
 
 
 @click.group(cls=CommandGroup)
@@ -43,16 +39,15 @@ def command() -> None:
 
 
 @command.command("list")
-@STORE
-@TRUST
+@options.STORE
+@options.TRUST
 @with_params
-def list_certificates(params: "Params", store: str | None, trust: Path | None) -> None:
+def list_certificates(params: "Params", **log: Any) -> None:
     """List the certificates in a store with the verdict on each, by the log, and its state."""
-    from mbd.history.replay import read_history
     from mbd.history.state import invalid_entries, status_in
     from mbd.records import now
 
-    history = read_history(existing_store(params, store), trusted_keys(trust))
+    history = read_log(params, **log)
     at, age = now(), params.certificate.checkpoint_age
     rows = [_row(facts, status_in(history, facts, at, max_age=age)) for facts in history.certificates.values()]
     invalid = list(invalid_entries(history))
@@ -72,9 +67,9 @@ def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", prob
 
 
 @command.command()
-@CERTIFICATE
-@STORE
-@TRUST
+@options.CERTIFICATE
+@options.STORE
+@options.TRUST
 @with_params
 def show(params: "Params", certificate: str, store: str | None, trust: Path | None) -> None:
     """Show a certificate: one in a store, or the one in a bundle's folder."""
@@ -99,10 +94,10 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
 
 
 @command.command()
-@CERTIFICATE
+@options.CERTIFICATE
 @_REASON
-@STORE
-@FIRST_TIME
+@options.STORE
+@options.FIRST_TIME
 @with_params
 def revoke(params: "Params", certificate: str, reason: str, store: str | None) -> None:
     """Revoke a certificate by a signed statement in the log; it stays in the store and no longer verifies."""
@@ -121,11 +116,11 @@ def revoke(params: "Params", certificate: str, reason: str, store: str | None) -
 
 
 @command.command()
-@CERTIFICATE
+@options.CERTIFICATE
 @click.option("--by", required=True, metavar="CERTIFICATE", help="The certificate that replaces it.")
 @_REASON
-@STORE
-@FIRST_TIME
+@options.STORE
+@options.FIRST_TIME
 @with_params
 def supersede(params: "Params", certificate: str, by: str, reason: str, store: str | None) -> None:
     """Replace a certificate by another one of the same store."""
@@ -141,10 +136,10 @@ def supersede(params: "Params", certificate: str, by: str, reason: str, store: s
 
 
 @command.command()
-@CERTIFICATE
-@click.option("--leakage", type=options.FOLDER, required=True, help="New attacks on its model, from `mbd attack`.")
-@STORE
-@FIRST_TIME
+@options.CERTIFICATE
+@options.folder("--leakage", "New attacks on its model, from `mbd attack`.", required=True)
+@options.STORE
+@options.FIRST_TIME
 @with_params
 def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None) -> None:
     """Add new attacks on a certified model: passed, they set the next date; else they refute the certificate.
@@ -164,15 +159,15 @@ def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None
 @command.command()
 @click.argument("certificate", required=False)
 @click.option("--modality", help="Instead: the latest certificate for this modality of certificate.model.")
-@STORE
+@options.STORE
 @options.out("the model")
 @with_params
-def fetch(params: "Params", certificate: str | None, modality: str | None, store: str | None, out: Path) -> None:
+def fetch(params: "Params", store: str | None, out: Path, **given: Any) -> None:
     """Fetch the model of a published certificate, to attack it again."""
     from mbd.steps.certificates import fetch_certified
 
     url = existing_store(params, store).url
-    certified = fetch_certified(params, url, out, modality=modality or "", certificate=certificate or "")
+    certified = fetch_certified(params, url, out, **given)
     text = f"certificate {certified.certificate}: {certified.model} without {', '.join(certified.revoked)}"
     print_result(certified, text)
     report_written("model", out)
@@ -181,7 +176,7 @@ def fetch(params: "Params", certificate: str | None, modality: str | None, store
 
 @command.command("restore-ledger")
 @options.model("The first model of the lineage, or one that was deleted from it.")
-@STORE
+@options.STORE
 @with_params
 def restore_ledger(params: "Params", model: Path, store: str | None) -> None:
     """Enter what published certificates state into the budget ledger of their lineage, after it was lost."""

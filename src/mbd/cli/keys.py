@@ -3,19 +3,22 @@
 import logging
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from mbd.cli.options import FOLDER, LINE, CommandGroup, existing_store, print_result, store, with_params
+from mbd.cli import options
+from mbd.cli.options import CommandGroup, existing_store, print_result, with_params
 
 if TYPE_CHECKING:
     from mbd.params import Params
-    from mbd.trust.trust_file import Purpose, TrustedKey
+    from mbd.trust.trust_file import TrustedKey
 
 _LOG = logging.getLogger(__name__)
 _SHARE = "give the new trust file to everyone who verifies certificates"
-_FOLDER = click.option("--keys", "folder", type=FOLDER, help="Folder of the keys [default: that of certificate.trust].")
+_FOLDER = click.option(
+    "--keys", "folder", type=options.FOLDER, help="Folder of the keys [default: that of certificate.trust]."
+)
 _PASSPHRASE = click.option(
     "--passphrase",
     "with_passphrase",
@@ -30,30 +33,21 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--out", type=FOLDER, help="Folder for keys and trust file [default: that of certificate.trust].")
+@options.folder("--out", "Folder for keys and trust file [default: that of certificate.trust].")
 @click.option("--name", default="signer", show_default=True, help="Holder; keys of one holder count as one signature.")
 @click.option("--origin", help="Name of the log, such as example.org/deletions [default: derived from its key].")
-@click.option("--days", type=click.IntRange(min=1), help="Days of validity [default: until it is rotated].")
+@options.number("--days", "Days of validity [default: until it is rotated].")
 @_PASSPHRASE
-@click.option("--if-none", is_flag=True, help="Keep existing keys.")
+@options.flag("--if-none", "Keep existing keys.")
 @with_params
-def new(
-    params: "Params",
-    out: Path | None,
-    name: str,
-    origin: str | None,
-    days: int | None,
-    with_passphrase: bool,
-    if_none: bool,
-) -> None:
+def new(params: "Params", out: Path | None, name: str, with_passphrase: bool, **given: Any) -> None:
     """Create a key that signs certificates, and one for the log if there is none; both are trusted."""
     from mbd.trust.keys import TRUST, make_keys
     from mbd.trust.trust_file import ENVIRONMENT
     from mbd.verifier.verdict import fingerprint
 
     folder = out or Path(params.certificate.trust).parent
-    passphrase = _new_passphrase(with_passphrase)
-    trust = make_keys(folder, name, passphrase=passphrase, origin=origin, days=days, if_none=if_none)
+    trust = make_keys(folder, name, passphrase=_new_passphrase(with_passphrase), **given)
     file = folder / TRUST
     text = (
         f"private keys are in {folder}, readable by you only: back them up, and never commit them\n"
@@ -87,13 +81,7 @@ def list_keys(params: "Params", folder: Path | None) -> None:
 @command.command()
 @click.argument("name")
 @_FOLDER
-@click.option(
-    "--overlap-days",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Days for which signatures of the old key may still be logged.",
-)
+@options.number("--overlap-days", "Days for which signatures of the old key may still be logged.", 0, default=1)
 @_PASSPHRASE
 @with_params
 def rotate(params: "Params", name: str, folder: Path | None, overlap_days: int, with_passphrase: bool) -> None:
@@ -111,8 +99,8 @@ def rotate(params: "Params", name: str, folder: Path | None, overlap_days: int, 
 
 @command.command()
 @click.argument("key")
-@click.option("--reason", type=LINE, required=True, help="Why; it is written to the trust file.")
-@store("none; entries are judged by the log's time, not by their index")
+@options.reason("Why; it is written to the trust file.")
+@options.store("none; entries are judged by the log's time, not by their index")
 @_FOLDER
 @with_params
 def revoke(params: "Params", key: str, reason: str, store: str | None, folder: Path | None) -> None:
@@ -139,11 +127,11 @@ def revoke(params: "Params", key: str, reason: str, store: str | None, folder: P
 @click.option("--scheme", help="Signature scheme, as securesystemslib names it [default: by the type of key].")
 @_FOLDER
 @with_params
-def add(params: "Params", name: str, file: TextIO, purpose: "Purpose", scheme: str | None, folder: Path | None) -> None:
+def add(params: "Params", file: TextIO, folder: Path | None, **given: Any) -> None:
     """Trust the public key of NAME: another holder, or a KMS or HSM (then sign with URI#NAME)."""
     from mbd.trust.keys import add_key
 
-    key = add_key(_trust_file(params, folder), file.read(), name, purpose, scheme)
+    key = add_key(_trust_file(params, folder), file.read(), **given)
     print_result(key, _line(key))
 
 

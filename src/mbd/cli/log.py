@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.options import (
-    FIRST_TIME,
-    ISSUER_TRUST,
-    STORE,
-    TRUST,
-    YES,
-    CommandGroup,
-    existing_store,
-    print_result,
-    trusted_keys,
-    with_params,
-)
+from mbd.cli import options
+from mbd.cli.options import CommandGroup, existing_store, print_result, trusted_keys, with_params
 from mbd.errors import DataError, ExitCode
 
 if TYPE_CHECKING:
@@ -27,10 +17,9 @@ if TYPE_CHECKING:
     from mbd.log.check import LogReport
     from mbd.log.reader import Log
     from mbd.params import Params
-    from mbd.storage.store import Store
-    from mbd.trust.trust_file import Trust
 
 
+_EMPTY = "nothing has been logged here yet"
 _LOG = logging.getLogger(__name__)
 
 
@@ -40,31 +29,30 @@ def command() -> None:
 
 
 @command.command("list")
-@STORE
-@TRUST
-@click.option("--last", type=click.IntRange(min=1), help="Only the newest N entries.", metavar="N")
+@options.STORE
+@options.TRUST
+@options.number("--last", "Only the newest N entries.", metavar="N")
 @with_params
-def list_entries(params: "Params", store: str | None, trust: Path | None, last: int | None) -> None:
+def list_entries(params: "Params", last: int | None, **place: Any) -> None:
     """List the entries: index, time at which each was logged, SHA-256 of the certificate."""
-    _, _, log = _open(params, store, trust)
+    log = _open(params, **place)
     start = max(0, log.size - last) if last else 0
     rows = [
         {"index": index, "logged": f"{log.first_checkpoint_with(index).time:%Y-%m-%dT%H:%M:%SZ}", "sha256": leaf.hex()}
         for index, leaf in log.entries(start)
     ]
     lines = [f"{row['index']:8}  {row['logged']}  {row['sha256']}" for row in rows]
-    end = f"{log.size} entries" if log.size else "nothing has been logged here yet"
-    print_result(rows, "\n".join([*lines, end]))
+    print_result(rows, "\n".join([*lines, f"{log.size} entries" if log.size else _EMPTY]))
 
 
 @command.command()
 @click.argument("entry", required=False)
-@STORE
-@TRUST
+@options.STORE
+@options.TRUST
 @with_params
-def show(params: "Params", store: str | None, trust: Path | None, entry: str | None) -> None:
+def show(params: "Params", entry: str | None, **place: Any) -> None:
     """Show the inclusion proof of ENTRY (an index or a SHA-256), or without it the log's signed checkpoint."""
-    _, _, log = _open(params, store, trust)
+    log = _open(params, **place)
     if entry is None:
         print_result({"checkpoint": log.head.text}, log.head.text.removesuffix("\n"))
         return
@@ -73,23 +61,21 @@ def show(params: "Params", store: str | None, trust: Path | None, entry: str | N
 
 
 @command.command()
-@STORE
-@TRUST
-@click.option(
-    "--since", type=click.Path(path_type=Path), help="A checkpoint saved earlier; the log must be consistent with it."
-)
+@options.STORE
+@options.TRUST
+@options.path("--since", "A checkpoint saved earlier; the log must be consistent with it.")
 @with_params
-def check(params: "Params", store: str | None, trust: Path | None, since: Path | None) -> None:
+def check(params: "Params", since: Path | None, **place: Any) -> None:
     """Check the whole log: signatures, every hash, older checkpoints, the certificates in this store."""
     from mbd.certificate.publish import verify_leaf
     from mbd.formats.layout import certificate_name
     from mbd.log.check import check_log
     from mbd.log.checkpoint import verify_checkpoint
 
-    opened, trusted, _ = _open(params, store, trust)
-    older = verify_checkpoint(_read(since), trusted) if since else None
-    check = partial(verify_leaf, opened, trusted)
-    report = check_log(opened, trusted, since=older, certificate_name=certificate_name, check=check)
+    log = _open(params, **place)
+    older = verify_checkpoint(_read(since), log.trust) if since else None
+    check = partial(verify_leaf, log.store, log.trust)
+    report = check_log(log.store, log.trust, since=older, certificate_name=certificate_name, check=check)
     print_result(_as_json(report), _text(report))
     if report.problems:
         sys.exit(ExitCode.UNVERIFIED)
@@ -105,43 +91,40 @@ def _publisher(params: "Params", store: str | None, trust: Path | None) -> "Publ
 
 
 @command.command()
-@STORE
-@ISSUER_TRUST
-@FIRST_TIME
+@options.STORE
+@options.ISSUER_TRUST
+@options.FIRST_TIME
 @with_params
-def repair(params: "Params", store: str | None, trust: Path | None) -> None:
+def repair(params: "Params", **place: Any) -> None:
     """Repair what follows from the entries: a checkpoint whose key was revoked, the index, interrupted appends."""
-    repaired = _publisher(params, store, trust).repair()
+    repaired = _publisher(params, **place).repair()
     head = "the checkpoint was signed again" if repaired.signed_again else "the checkpoint did not change"
     rest = f"index objects rewritten: {repaired.indexed}; interrupted appends completed: {repaired.carried_out}"
     print_result(repaired, f"{head}\n{rest}")
 
 
 @command.command()
-@STORE
-@ISSUER_TRUST
-@FIRST_TIME
+@options.STORE
+@options.ISSUER_TRUST
+@options.FIRST_TIME
 @with_params
-def renew(params: "Params", store: str | None, trust: Path | None) -> None:
+def renew(params: "Params", **place: Any) -> None:
     """Sign the checkpoint again with today's date, so that it shows that nothing newer is being withheld.
 
     Readers refuse a checkpoint that is older than certificate.checkpoint_days. Where little is published, run this more
     often than that, on a machine that keeps its cache: a log that is older than the one seen last is not signed.
     """
-    head = _publisher(params, store, trust).renew()
-    result = {"size": head.size if head else 0, "time": f"{head.time:%Y-%m-%dT%H:%M:%SZ}" if head else None}
-    text = (
-        f"log of size {head.size}, signed {head.time:%Y-%m-%d %H:%M:%SZ}"
-        if head
-        else "nothing has been logged here yet"
-    )
-    print_result(result, text)
+    if head := _publisher(params, **place).renew():
+        text = f"log of size {head.size}, signed {head.time:%Y-%m-%d %H:%M:%SZ}"
+        print_result({"size": head.size, "time": f"{head.time:%Y-%m-%dT%H:%M:%SZ}"}, text)
+    else:
+        print_result({"size": 0, "time": None}, _EMPTY)
 
 
 @command.command()
-@STORE
-@ISSUER_TRUST
-@YES
+@options.STORE
+@options.ISSUER_TRUST
+@options.YES
 @with_params
 def adopt(params: "Params", store: str | None, trust: Path | None, yes: bool) -> None:
     """Decide that the log of the store is the one that counts on this machine, and give up another copy of it.
@@ -169,13 +152,12 @@ def adopt(params: "Params", store: str | None, trust: Path | None, yes: bool) ->
     print_result({"log": trusted.log_origin, "size": log.size, "given_up": lost}, f"log of size {log.size} counts here")
 
 
-def _open(params: "Params", url: str | None, trust: Path | None) -> tuple["Store", "Trust", "Log"]:
-    """Return a store, who is trusted, and the log, which is none that is older than what was seen here before."""
+def _open(params: "Params", store: str | None, trust: Path | None) -> "Log":
+    """Return the log of a store, which is none that is older than what was seen here before."""
     from mbd.log.memory import open_log, read_memory
 
-    store, trusted = existing_store(params, url), trusted_keys(trust)
-    log, _ = open_log(store, trusted, read_memory(trusted))
-    return store, trusted, log
+    trusted = trusted_keys(trust)
+    return open_log(existing_store(params, store), trusted, read_memory(trusted))[0]
 
 
 def _index(log: "Log", digest: str) -> int:
@@ -211,9 +193,11 @@ def _as_json(report: "LogReport") -> dict[str, Any]:
 
 def _text(report: "LogReport") -> str:
     head = report.checkpoint
-    lines = [f"{report.size} entries" + (f", signed {head.time:%Y-%m-%d %H:%M:%SZ}" if head else "")]
-    lines.append(f"older checkpoints: {report.old_checkpoints}")
-    lines.append(f"certificates in this store: {report.certificates}")
+    lines = [
+        f"{report.size} entries" + (f", signed {head.time:%Y-%m-%d %H:%M:%SZ}" if head else ""),
+        f"older checkpoints: {report.old_checkpoints}",
+        f"certificates in this store: {report.certificates}",
+    ]
     if report.pending:
         lines.append(f"not completed yet: {report.pending} (the next append or `mbd log repair` completes them)")
     lines += [f"PROBLEM: {problem}" for problem in report.problems]

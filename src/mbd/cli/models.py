@@ -1,27 +1,14 @@
 """`mbd models`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mbd.cli import options
-from mbd.cli.options import (
-    FIRST_TIME,
-    LINE,
-    STORE,
-    TRUST,
-    CommandGroup,
-    existing_store,
-    print_result,
-    report_written,
-    suggest,
-    trusted_keys,
-    with_params,
-)
+from mbd.cli.options import CommandGroup, existing_store, print_result, read_log, report_written, suggest, with_params
 
 if TYPE_CHECKING:
-    from mbd.history.history import History
     from mbd.params import Params
     from mbd.production.models import ModelSummary
 
@@ -37,15 +24,15 @@ def command() -> None:
 
 
 @command.command("list")
-@STORE
-@TRUST
+@options.STORE
+@options.TRUST
 @with_params
-def list_models(params: "Params", store: str | None, trust: Path | None) -> None:
+def list_models(params: "Params", **log: Any) -> None:
     """List the models of a store: what is current, what is revoked, which references are ready."""
     from mbd.production.models import age_days, summaries
     from mbd.report.text import table
 
-    models = summaries(_history(params, store, trust))
+    models = summaries(read_log(params, **log))
     rows = [
         [
             summary.model,
@@ -64,29 +51,29 @@ def list_models(params: "Params", store: str | None, trust: Path | None) -> None
 
 @command.command()
 @_NAME
-@STORE
-@TRUST
+@options.STORE
+@options.TRUST
 @with_params
-def show(params: "Params", name: str, store: str | None, trust: Path | None) -> None:
+def show(params: "Params", name: str, **log: Any) -> None:
     """Show what the log says of a model: every release, what is revoked, which references are ready."""
     from mbd.production.models import summary
 
-    shown = summary(_history(params, store, trust), name)
+    shown = summary(read_log(params, **log), name)
     print_result(shown, _text(shown))
 
 
 @command.command()
 @_NAME
 @click.option("--reference", metavar="MODALITY", help="Instead: its reference that never saw this modality.")
-@STORE
-@TRUST
+@options.STORE
+@options.TRUST
 @options.out("the model")
 @with_params
-def fetch(params: "Params", name: str, reference: str | None, store: str | None, trust: Path | None, out: Path) -> None:
+def fetch(params: "Params", name: str, reference: str | None, out: Path, **log: Any) -> None:
     """Fetch the current release of a model; every file is checked by its digest."""
     from mbd.production import models as step
 
-    history = _history(params, store, trust)
+    history = read_log(params, **log)
     release = step.fetch(params, history, name, out, without=(reference,) if reference else ())
     print_result(release, f"{name}: {release.kind} {release.release}, takes {', '.join(release.inputs)}")
     report_written("model", out)
@@ -95,10 +82,10 @@ def fetch(params: "Params", name: str, reference: str | None, store: str | None,
 
 @command.command()
 @_NAME
-@STORE
-@TRUST
+@options.STORE
+@options.TRUST
 @with_params
-def push(params: "Params", name: str, store: str | None, trust: Path | None) -> None:
+def push(params: "Params", name: str, **log: Any) -> None:
     """Write the current release of a model to the MLflow registry, as a new version of mlflow.model.
 
     The version has tags with the certificate, its kind and the entry in the log, and mlflow.alias is moved to it. A
@@ -106,28 +93,19 @@ def push(params: "Params", name: str, store: str | None, trust: Path | None) -> 
     """
     from mbd.production import models as step
 
-    done = step.push(params, _history(params, store, trust), name)
+    done = step.push(params, read_log(params, **log), name)
     print_result(done, f"{name}: release {done.release} is {done.version}, named {done.alias}")
 
 
 @command.command()
 @_NAME
-@click.option(
-    "--modality",
-    "modalities",
-    required=True,
-    multiple=True,
-    metavar="MODALITY",
-    help="Modality that may be taken again; repeatable.",
-)
+@options.several("--modality", "modalities", "MODALITY", "Modality that may be taken again; repeatable.", required=True)
 @click.option("--person", metavar="CERTIFICATE", help="Only what this certificate of a person's deletion revoked.")
-@click.option("--reason", type=LINE, required=True, help="Why, such as consent given again; it is published.")
-@STORE
-@FIRST_TIME
+@options.reason("Why, such as consent given again; it is published.")
+@options.STORE
+@options.FIRST_TIME
 @with_params
-def reinstate(
-    params: "Params", name: str, modalities: tuple[str, ...], person: str | None, reason: str, store: str | None
-) -> None:
+def reinstate(params: "Params", name: str, store: str | None, **given: Any) -> None:
     """Let releases of a model take a revoked modality again: a signed, logged statement.
 
     It lists the certificates that it overrules. What they say of their own models stays true. What persons have revoked
@@ -135,15 +113,9 @@ def reinstate(
     """
     from mbd.production import models as step
 
-    done = step.reinstate(params, name, modalities, reason, existing_store(params, store).url, person=person)
+    done = step.reinstate(params, name, store=existing_store(params, store).url, **given)
     text = f"{', '.join(done.modalities)} of {name} may be taken again; {len(done.overruled)} certificates overruled"
     print_result(done, text)
-
-
-def _history(params: "Params", store: str | None, trust: Path | None) -> "History":
-    from mbd.history.replay import read_history
-
-    return read_history(existing_store(params, store), trusted_keys(trust))
 
 
 def _text(found: "ModelSummary") -> str:

@@ -5,7 +5,7 @@ import logging
 import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,7 @@ import click
 from mbd import logs
 
 if TYPE_CHECKING:
+    from mbd.history.history import History
     from mbd.params import Params
     from mbd.params.tree import ReaderParams
     from mbd.storage.store import Store
@@ -24,6 +25,7 @@ _LOG = logging.getLogger(__name__)
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
+PATH = click.Path(path_type=Path)
 
 
 def _line(text: str) -> str:
@@ -37,36 +39,39 @@ def _line(text: str) -> str:
 
 LINE = click.types.FuncParamType(_line)
 LINE.name = "text"
-_JSON = "mbd.json"
+_JSON, _FIRST_TIME = "mbd.json", "mbd.first_time"
 
 
-def _ask_for_json(context: click.Context, _: click.Parameter, given: bool) -> None:
-    context.meta[_JSON] = given
+def flag(name: str, text: str, **more: Any) -> Callable[[Decorated], Decorated]:
+    """Return an option without a value."""
+    return click.option(name, is_flag=True, help=text, **more)
 
 
-JSON = click.option(
-    "--json", is_flag=True, expose_value=False, callback=_ask_for_json, help="Print the result as JSON."
-)
-_FIRST_TIME = "mbd.first_time"
+def several(name: str, dest: str, metavar: str | None, text: str, **more: Any) -> Callable[[Decorated], Decorated]:
+    """Return an option that may be repeated, whose values are the argument `dest`."""
+    return click.option(name, dest, multiple=True, metavar=metavar, help=text, **more)
 
 
-def _set_first_time(context: click.Context, _: click.Parameter, given: bool) -> None:
-    context.meta[_FIRST_TIME] = given
+def folder(name: str, text: str, **more: Any) -> Callable[[Decorated], Decorated]:
+    """Return an option for a folder."""
+    return click.option(name, type=FOLDER, help=text, **more)
 
 
-FIRST_TIME = click.option(
-    "--first-time",
-    is_flag=True,
-    expose_value=False,
-    callback=_set_first_time,
-    help="This machine has never signed the log of the store: compare it with all signed checkpoints there, and sign.",
-)
-"""of commands that sign the log"""
-CERTIFICATE = click.argument("certificate")
-MODALITIES = click.option(
-    "--modality", "modalities", required=True, multiple=True, metavar="MODALITY", help="Modality to delete; repeatable."
-)
-YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def path(name: str, text: str, **more: Any) -> Callable[[Decorated], Decorated]:
+    """Return an option for a file or a folder."""
+    return click.option(name, type=PATH, help=text, **more)
+
+
+def number(
+    name: str, text: str, least: int = 1, most: int | None = None, **more: Any
+) -> Callable[[Decorated], Decorated]:
+    """Return an option for a whole number; its default, if it has one, is shown."""
+    return click.option(name, type=click.IntRange(least, most), show_default="default" in more, help=text, **more)
+
+
+def reason(text: str, **more: Any) -> Callable[[Decorated], Decorated]:
+    """Return the option `--reason TEXT`."""
+    return click.option("--reason", type=LINE, help=text, **({"required": True} | more))
 
 
 def store(otherwise: str = "store.url") -> Callable[[Decorated], Decorated]:
@@ -75,41 +80,54 @@ def store(otherwise: str = "store.url") -> Callable[[Decorated], Decorated]:
     return click.option("--store", metavar="URL", help=text)
 
 
-STORE = store()
-
-
 def trust(otherwise: str) -> Callable[[Decorated], Decorated]:
     """Return the option `--trust FILE`; `otherwise` says what counts without it."""
     text = f"Trust file, obtained independently of the certificate [default: {otherwise}]."
     return click.option("--trust", type=FILE, help=text)
 
 
-TRUST = trust("MBD_TRUST, or trust.json in the user's configuration folder")
-"""of commands that only verify"""
-ISSUER_TRUST = trust("certificate.trust")
-"""of commands that sign, or that their operator runs"""
-
-
-def features(name: str = "features", *, required: bool = True, **more: Any) -> Callable[[Decorated], Decorated]:  # noqa: ANN401
+def features(name: str = "features", *, required: bool = True, **more: Any) -> Callable[[Decorated], Decorated]:
     """Return the option `--features DIR`."""
     text = "FeatureSet folder, as `mbd features` wrote it" + ("; repeatable." if more.get("multiple") else ".")
     return click.option("--features", name, type=FOLDER, required=required, **{"help": text, **more})
 
 
 def model(
-    what: str = "Model folder.",
-    name: str = "model",
-    *,
-    required: bool = True,
-    **more: Any,  # noqa: ANN401
+    text: str = "Model folder.", name: str = "model", *, required: bool = True, **more: Any
 ) -> Callable[[Decorated], Decorated]:
     """Return the option `--model DIR`."""
-    return click.option("--model", name, type=FOLDER, required=required, help=what, **more)
+    return click.option("--model", name, type=FOLDER, required=required, help=text, **more)
 
 
 def out(what: str, *, required: bool = True) -> Callable[[Decorated], Decorated]:
     """Return the option `--out DIR`, for the folder that `what` is written to."""
-    return click.option("--out", type=FOLDER, required=required, help=f"Folder to write {what} to.")
+    return folder("--out", f"Folder to write {what} to.", required=required)
+
+
+def _remember(key: str) -> dict[str, Any]:
+    """Return the settings of a flag that the running command remembers under a key, and does not get as an argument."""
+
+    def remember(context: click.Context, _: click.Parameter, given: bool) -> None:
+        context.meta[key] = given
+
+    return {"expose_value": False, "callback": remember}
+
+
+CERTIFICATE = click.argument("certificate")
+FIRST_TIME = flag(
+    "--first-time",
+    "This machine has never signed the log of the store: compare it with all signed checkpoints there, and sign.",
+    **_remember(_FIRST_TIME),
+)
+"""of commands that sign the log"""
+JSON = flag("--json", "Print the result as JSON.", **_remember(_JSON))
+MODALITIES = several("--modality", "modalities", "MODALITY", "Modality to delete; repeatable.", required=True)
+STORE = store()
+TRUST = trust("MBD_TRUST, or trust.json in the user's configuration folder")
+"""of commands that only verify"""
+ISSUER_TRUST = trust("certificate.trust")
+"""of commands that sign, or that their operator runs"""
+YES = flag("--yes", "Do not ask for confirmation.")
 
 
 def _set_level(context: click.Context, option: click.Parameter, given: bool) -> None:
@@ -125,24 +143,13 @@ def _set_format(context: click.Context, option: click.Parameter, given: logs.Log
 def log_options(*, hidden: bool) -> Callable[[Decorated], Decorated]:
     """Return `-q`, `-v` and `--log-format`: shown by `mbd --help`, and accepted after a command as well."""
     more: dict[str, Any] = {"expose_value": False, "hidden": hidden}
-    options = (
-        click.option("-q", "--quiet", is_flag=True, callback=_set_level, help="Log warnings and errors only.", **more),
-        click.option("-v", "--verbose", is_flag=True, callback=_set_level, help="Log details, too.", **more),
-        click.option(
-            "--log-format",
-            type=click.Choice(["text", "json"]),
-            callback=_set_format,
-            help="Format of log lines, which go to standard error [default: text].",
-            **more,
-        ),
+    quiet = click.option(
+        "-q", "--quiet", is_flag=True, callback=_set_level, help="Log warnings and errors only.", **more
     )
-
-    def decorate(command: Decorated) -> Decorated:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    verbose = click.option("-v", "--verbose", is_flag=True, callback=_set_level, help="Log details, too.", **more)
+    text, forms = "Format of log lines, which go to standard error [default: text].", click.Choice(["text", "json"])
+    form = click.option("--log-format", type=forms, callback=_set_format, help=text, **more)
+    return lambda command: quiet(verbose(form(command)))
 
 
 def wants_json() -> bool:
@@ -220,6 +227,13 @@ def trusted_keys(file: Path | None = None) -> "Trust":
     return read_trust(require_trust(file))
 
 
+def read_log(params: "Params", store: str | None, trust: Path | None) -> "History":
+    """Return what the log of the store at a URL (default: `store.url`) says, by the trust file of a verifier."""
+    from mbd.history.replay import read_history
+
+    return read_history(existing_store(params, store), trusted_keys(trust))
+
+
 Command = Callable[..., Any]
 _NO_LIMIT = 1000
 
@@ -253,19 +267,16 @@ class CommandGroup(click.Group):
 
 def params_options(command: Command) -> Command:
     """Add `--params FILE` and repeated `--set a.b=value`: `params_file` and `settings`."""
-    file = click.option(
-        "--params", "params_file", type=click.Path(path_type=Path), help="Parameters [default: ./params.yaml]."
-    )
-    settings = click.option(
-        "--set", "settings", multiple=True, metavar="A.B=VALUE", help="Set one parameter; repeatable."
-    )
+    file = click.option("--params", "params_file", type=PATH, help="Parameters [default: ./params.yaml].")
+    settings = several("--set", "settings", "A.B=VALUE", "Set one parameter; repeatable.")
     return log_options(hidden=True)(file(settings(command)))
 
 
 def with_params(command: Command, load: str = "mbd.params:load_params", *, json: bool = True) -> Command:
     """Add `--json`, `--params FILE` and repeated `--set a.b=value`; the command gets the parameters as `params`."""
 
-    def wrapped(params_file: Path | None, settings: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401
+    @wraps(command)
+    def wrapped(params_file: Path | None, settings: tuple[str, ...], **options: Any) -> None:
         from pkgutil import resolve_name
 
         from mbd.steps.step import step_context
@@ -274,13 +285,11 @@ def with_params(command: Command, load: str = "mbd.params:load_params", *, json:
         settings += ("certificate.first_time=true",) if context.meta.get(_FIRST_TIME) else ()
         params = resolve_name(load)(params_file, settings)
         if context.invoked_subcommand:  # which has parameters and a context of its own
-            command(params=params, **options)
             return
-        with step_context(params, _name(context), warn=_LOG.warning):
+        name = context.command_path.removeprefix(context.find_root().command_path).strip()
+        with step_context(params, name.replace(" ", "-"), warn=_LOG.warning):
             command(params=params, **options)
 
-    wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
-    wrapped.__dict__.update(command.__dict__)
     return JSON(params_options(wrapped)) if json else params_options(wrapped)
 
 
@@ -288,12 +297,3 @@ with_params_only = partial(with_params, json=False)
 """for commands that run on, or that print nothing but text"""
 with_reader_params = partial(with_params, load="mbd.params.tree:load_reader_params")
 """for commands that only read a store"""
-
-
-def _name(context: click.Context) -> str:
-    """Return the name of a command below `mbd`, as `certificate-reaudit`."""
-    names = list[str]()
-    while context.parent:
-        names.insert(0, context.info_name or "")
-        context = context.parent
-    return "-".join(names)

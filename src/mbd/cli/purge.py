@@ -8,11 +8,6 @@ import click
 
 from mbd.cli import options
 from mbd.cli.options import (
-    FILE,
-    FIRST_TIME,
-    FOLDER,
-    STORE,
-    YES,
     CommandGroup,
     existing_store,
     print_result,
@@ -34,45 +29,38 @@ _SHOWN = 20
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
-@click.option("--receipt", type=FILE, help="Receipt of the publication, as `mbd publish --out` wrote it.")
+@click.option("--receipt", type=options.FILE, help="Receipt of the publication, as `mbd publish --out` wrote it.")
 @click.option("--certificate", metavar="CERTIFICATE", help="Instead: the certificate, as `mbd request run` prints it.")
-@click.option(
-    "--deletion", type=FOLDER, help="Model after the deletion; needed if the certificate hides the old digests."
-)
-@STORE
-@click.option(
-    "--with-features", is_flag=True, help="Remove the feature files of the deleted modality as well (purge.features)."
-)
-@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
-@YES
+@options.folder("--deletion", "Model after the deletion; needed if the certificate hides the old digests.")
+@options.STORE
+@options.flag("--with-features", "Remove the feature files of the deleted modality as well (purge.features).")
+@options.flag("--dry-run", "Only list what would be removed.")
+@options.YES
 @options.out("purge.json, besides certificate.private,", required=False)
-@FIRST_TIME
+@options.FIRST_TIME
 @with_params
-def command(  # noqa: PLR0917 -- options
+def command(
     params: "Params",
-    receipt: Path | None,
-    certificate: str | None,
-    deletion: Path | None,
     store: str | None,
+    out: Path | None,
+    *,
     with_features: bool,
     dry_run: bool,
     yes: bool,
-    out: Path | None,
+    **given: Any,
 ) -> None:
     """Remove every copy of the old weights from every place, prove it, and keep them from coming back.
 
     Exit code 1 if a copy is left or a place could not be searched; solve that and run it again.
     """
-    if click.get_current_context().invoked_subcommand:
-        return
-    if (receipt is None) == (certificate is None):
+    if (given["receipt"] is None) == (given["certificate"] is None):
         raise click.UsageError("give either --receipt FILE or --certificate CERTIFICATE")
     from mbd.steps import purge
 
     if with_features:
         params = params.model_copy(update={"purge": params.purge.model_copy(update={"features": True})})
     url = existing_store(params, store).url
-    plan = purge.plan(params, receipt, url, deletion, certificate=certificate)
+    plan = purge.plan(params, store=url, **given)
     if dry_run:
         inventory = plan.inventory()
         print_result(inventory, _inventory_text(plan, inventory))
@@ -90,9 +78,9 @@ def command(  # noqa: PLR0917 -- options
 
 
 @command.command()
-@STORE
-@click.option("--remove", is_flag=True, help="Remove what was found, after confirmation.")
-@YES
+@options.STORE
+@options.flag("--remove", "Remove what was found, after confirmation.")
+@options.YES
 @with_params
 def scan(params: "Params", store: str | None, remove: bool, yes: bool) -> None:
     """Search for purged files that have come back. Exit code 1 if there are any, or if a place cannot be searched."""
@@ -116,7 +104,7 @@ def hook() -> None:
 
 
 @hook.command()
-@STORE
+@options.STORE
 @with_params_only
 def install(params: "Params", store: str | None) -> None:
     """Install a pre-push hook in the git repository of this folder; after `dvc install`, if you use that."""
@@ -127,7 +115,7 @@ def install(params: "Params", store: str | None) -> None:
 
 
 @command.command("check-push")
-@STORE
+@options.STORE
 @click.argument("remote", nargs=-1)
 @with_params_only
 def check_push(params: "Params", store: str | None, remote: tuple[str, ...]) -> None:

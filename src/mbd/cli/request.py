@@ -1,24 +1,12 @@
 """`mbd request`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.options import (
-    FIRST_TIME,
-    LINE,
-    MODALITIES,
-    STORE,
-    CommandGroup,
-    existing_store,
-    features,
-    model,
-    print_result,
-    report_written,
-    suggest,
-    with_params,
-)
+from mbd.cli import options
+from mbd.cli.options import CommandGroup, existing_store, print_result, report_written, suggest, with_params
 from mbd.errors import MbdError
 
 if TYPE_CHECKING:
@@ -46,58 +34,38 @@ def _requests(params: "Params", store: str | None) -> "RequestStore":
 
 
 @command.command()
-@STORE
+@options.STORE
 @click.option("--model", metavar="NAME", help="Name under which the model is published [default: certificate.model].")
-@MODALITIES
-@click.option(
+@options.MODALITIES
+@options.several(
     "--subject",
     "subjects",
-    multiple=True,
-    metavar="ID",
-    help="Person (group of the FeatureSet) whose recordings are to be deleted [default: those of all]; repeatable. The "
-    "id is stored encrypted, and is in no log and no certificate.",
+    "ID",
+    "Person (group of the FeatureSet) whose recordings are to be deleted [default: those of all]; repeatable. The id "
+    "is stored encrypted, and is in no log and no certificate.",
 )
-@features(required=False, help="FeatureSet to look persons up in [default: that of the current release].")
-@click.option("--nothing-held", is_flag=True, help="A person may be unknown: the answer is a signed statement of that.")
-@click.option("--reason", type=LINE, default="", help="Why, in a few words; no names of persons.")
+@options.features(
+    "features_folder",
+    required=False,
+    help="FeatureSet to look persons up in [default: that of the current release].",
+)
+@options.flag("--nothing-held", "A person may be unknown: the answer is a signed statement of that.")
+@options.reason("Why, in a few words; no names of persons.", required=False, default="")
 @click.option("--requester", default="", help="A case number; no personal data.")
 @click.option("--token", help="Idempotency token: the same one again submits nothing new.")
 @with_params
-def submit(
-    params: "Params",
-    *,
-    store: str | None,
-    model: str | None,
-    modalities: tuple[str, ...],
-    subjects: tuple[str, ...],
-    features: Path | None,
-    nothing_held: bool,
-    reason: str,
-    requester: str,
-    token: str | None,
-) -> None:
+def submit(params: "Params", store: str | None, model: str | None, **given: Any) -> None:
     """Submit a request; it is due after requests.due_days. Each person's is one of its own."""
     from mbd.production import submit as step
 
-    requests = step.submit(
-        params,
-        store or params.store.url,
-        model or params.certificate.model,
-        modalities,
-        subjects,
-        features_folder=features,
-        nothing_held=nothing_held,
-        reason=reason,
-        requester=requester,
-        token=token,
-    )
+    requests = step.submit(params, store or params.store.url, model or params.certificate.model, **given)
     text = "\n".join(f"{request.id}  {request.state}  due {request.due.date()}" for request in requests)
-    print_result(requests if subjects else requests[0], text)
+    print_result(requests if given["subjects"] else requests[0], text)
     suggest("request", "run")
 
 
 @command.command("list")
-@STORE
+@options.STORE
 @click.option("--open", "only_open", is_flag=True, help="Only open requests.")
 @with_params
 def list_command(params: "Params", store: str | None, only_open: bool) -> None:
@@ -109,27 +77,24 @@ def list_command(params: "Params", store: str | None, only_open: bool) -> None:
     from mbd.monitoring.store_scanner import facts_of_request, proven
     from mbd.steps.revoked import read_log
 
-    requests = _requests(params, store)
-    of = {True: " of a person", False: ""}
+    requests, plain, lines = _requests(params, store), [], []
     stated = sorted(requests.stated(), key=lambda r: (r.due, r.id))
-    if Path(params.certificate.trust).is_file() and any(r.certificate for r in stated):
-        history = read_log(params, store or params.store.url)
-        shown = {r.id: proven(facts_of_request(r), history).state for r in stated}
-    else:
-        shown = {r.id: r.state for r in stated}
-    states = {r.id: shown[r.id] if requests.is_authentic(r) else "not authentic" for r in stated}
-    chosen = [r for r in stated if not only_open or states[r.id] in (*OPEN, "not authentic")]
-    lines = [
-        f"{r.id}  {states[r.id]:9}  due {r.due.date()}  {', '.join(r.modalities)}{of[bool(r.subject)]} of {r.model}"
-        for r in chosen
-    ] or ["no requests"]
-    plain = [r.to_plain() | {"authentic": requests.is_authentic(r), "state": shown[r.id]} for r in chosen]
-    print_result(plain, "\n".join(lines))
+    logged = Path(params.certificate.trust).is_file() and any(r.certificate for r in stated)
+    history = read_log(params, store or params.store.url) if logged else None
+    for r in stated:
+        state = proven(facts_of_request(r), history).state if history else r.state
+        authentic, of = requests.is_authentic(r), " of a person" * bool(r.subject)
+        if only_open and authentic and state not in OPEN:
+            continue
+        plain.append(r.to_plain() | {"authentic": authentic, "state": state})
+        word = state if authentic else "not authentic"
+        lines.append(f"{r.id}  {word:9}  due {r.due.date()}  {', '.join(r.modalities)}{of} of {r.model}")
+    print_result(plain, "\n".join(lines) or "no requests")
 
 
 @command.command()
 @click.argument("identifier", metavar="ID")
-@STORE
+@options.STORE
 @with_params
 def show(params: "Params", identifier: str, store: str | None) -> None:
     """Print a request and its history, as JSON in any case."""
@@ -140,7 +105,7 @@ def show(params: "Params", identifier: str, store: str | None) -> None:
 
 @command.command()
 @click.argument("identifier", metavar="ID")
-@STORE
+@options.STORE
 @with_params
 def cancel(params: "Params", identifier: str, store: str | None) -> None:
     """Cancel a request that no worker has started."""
@@ -149,12 +114,12 @@ def cancel(params: "Params", identifier: str, store: str | None) -> None:
 
 
 @command.command()
-@STORE
-@features(required=False, help="FeatureSet that the model was made from [default: by its registered revision].")
-@model("Trained model, where none of the name certificate.model is registered or published.", required=False)
+@options.STORE
+@options.features(required=False, help="FeatureSet that the model was made from [default: by its registered revision].")
+@options.model("Trained model, where none of the name certificate.model is registered or published.", required=False)
 @click.option("--worker", help="Name of this worker in the requests' history [default: host and process].")
-@click.option("--watch", is_flag=True, help="Do not end: fulfil requests as they come, until SIGTERM or SIGINT.")
-@FIRST_TIME
+@options.flag("--watch", "Do not end: fulfil requests as they come, until SIGTERM or SIGINT.")
+@options.FIRST_TIME
 @with_params
 def run(
     params: "Params", store: str | None, features: Path | None, model: Path | None, worker: str | None, watch: bool
@@ -177,10 +142,9 @@ def run(
         _watch(carrying_out)
         return
     outcomes = list(carrying_out.run())
-    lines = [f"{request.id}  {request.state}  {outcome}" for request, outcome in outcomes]
     result = [{"request": request, "outcome": outcome} for request, outcome in outcomes]
-    nothing = "no open requests, or another worker holds the lease"
-    print_result(result, "\n".join(lines or [nothing]))
+    lines = [f"{request.id}  {request.state}  {outcome}" for request, outcome in outcomes]
+    print_result(result, "\n".join(lines) or "no open requests, or another worker holds the lease")
     for certificate in dict.fromkeys(request.certificate for request, _ in outcomes if request.certificate):
         report_written("new model and its certificate", f"{url}/certificates/{certificate}")
         suggest("certificate", "fetch", certificate, "--store", url, "--out", "MODEL")
@@ -205,5 +169,4 @@ def _watch(worker: "Worker") -> None:
     logs.serve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     for request, outcome in worker.watch(wait):
-        result = {"request": request, "outcome": outcome}
-        print_result(result, f"{request.id}  {request.state}  {outcome}")
+        print_result({"request": request, "outcome": outcome}, f"{request.id}  {request.state}  {outcome}")

@@ -5,19 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.options import (
-    FILE,
-    FOLDER,
-    ISSUER_TRUST,
-    STORE,
-    CommandGroup,
-    existing_store,
-    given,
-    print_result,
-    repeated,
-    with_params,
-    with_params_only,
-)
+from mbd.cli import options
+from mbd.cli.options import CommandGroup, existing_store, given, print_result, repeated, with_params, with_params_only
 
 if TYPE_CHECKING:
     from mbd.formats.access import AccessToken, Role
@@ -26,25 +15,21 @@ if TYPE_CHECKING:
     from mbd.serving.worker_process import WorkerProcess
 
 
-ADDRESS = click.option(
+_ADDRESS = click.option(
     "--address", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all."
 )
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
-@STORE
-@click.option("--port", type=click.IntRange(0, 65535), default=8890, show_default=True, help="Port; 0 for a free one.")
-@ADDRESS
-@click.option("--tls-cert", type=FILE, help="PEM file of the TLS certificate; without it, plain HTTP.")
-@click.option("--tls-key", type=FILE, help="PEM file of its private key.")
-@ISSUER_TRUST
-@click.option("--worker", is_flag=True, help="Also carry out requests, as `mbd request run --watch` does.")
-@click.option(
-    "--features", type=FOLDER, help="FeatureSet folder, for --worker; with it, requests of persons are taken."
-)
-@click.option(
-    "--model", type=FOLDER, help="Trained model, for the first deletion of certificate.model; its modalities are known."
-)
+@options.STORE
+@options.number("--port", "Port; 0 for a free one.", 0, 65535, default=8890)
+@_ADDRESS
+@click.option("--tls-cert", type=options.FILE, help="PEM file of the TLS certificate; without it, plain HTTP.")
+@click.option("--tls-key", type=options.FILE, help="PEM file of its private key.")
+@options.ISSUER_TRUST
+@options.flag("--worker", "Also carry out requests, as `mbd request run --watch` does.")
+@options.folder("--features", "FeatureSet folder, for --worker; with it, requests of persons are taken.")
+@options.folder("--model", "Trained model, for the first deletion of certificate.model; its modalities are known.")
 @with_params_only
 def command(
     params: "Params",
@@ -63,8 +48,6 @@ def command(
 
     It prints its address and runs until SIGTERM or SIGINT. `mbd serve token` makes the tokens that clients need.
     """
-    if click.get_current_context().invoked_subcommand:
-        return
     if worker and features is None:
         raise click.UsageError("--worker needs --features DIR")
     from mbd.serving.app import create_app
@@ -108,16 +91,16 @@ def token() -> None:
 
 
 @token.command()
-@click.option(
+@options.several(
     "--role",
     "roles",
+    None,
+    "What its holder may do; repeatable.",
     type=click.Choice(["submit", "operate", "read"]),
-    multiple=True,
     required=True,
-    help="What its holder may do; repeatable.",
 )
 @click.option("--name", required=True, help="Who holds it: an application or a team, no person.")
-@click.option("--days", type=click.IntRange(min=1), help="Days of validity [default: until it is revoked].")
+@options.number("--days", "Days of validity [default: until it is revoked].")
 @with_params
 def new(params: "Params", roles: tuple["Role", ...], name: str, days: int | None) -> None:
     """Make a token, and print it: it is not shown again."""
@@ -135,13 +118,7 @@ def list_command(params: "Params") -> None:
 
 @token.command()
 @click.argument("chosen", metavar="TOKEN")
-@click.option(
-    "--overlap-hours",
-    type=click.IntRange(min=0),
-    default=24,
-    show_default=True,
-    help="Hours for which the old token stays valid.",
-)
+@options.number("--overlap-hours", "Hours for which the old token stays valid.", 0, default=24)
 @with_params
 def rotate(params: "Params", chosen: str, overlap_hours: int) -> None:
     """Replace TOKEN (an id or a name) by a new one, and print it."""
@@ -176,11 +153,11 @@ def _line(entry: "AccessToken") -> str:
 
 
 @click.command()
-@STORE
-@click.option("--port", type=click.IntRange(0, 65535), default=9890, show_default=True, help="Port; 0 for a free one.")
-@ADDRESS
-@ISSUER_TRUST
-@click.option("--once", is_flag=True, help="Scan the store once, print the metrics, and exit.")
+@options.STORE
+@options.number("--port", "Port; 0 for a free one.", 0, 65535, default=9890)
+@_ADDRESS
+@options.ISSUER_TRUST
+@options.flag("--once", "Scan the store once, print the metrics, and exit.")
 @with_params_only
 def exporter_command(
     params: "Params", store: str | None, port: int, address: str, trust: Path | None, once: bool

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.options import FOLDER, JSON, log_options, params_options, print_result, with_params
+from mbd.cli import options
+from mbd.cli.options import log_options, params_options, print_result, with_params
 from mbd.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -21,13 +22,11 @@ _LOG = logging.getLogger(__name__)
 
 
 @click.command()
-@click.argument("folder", type=FOLDER, default=".")
+@click.argument("folder", type=options.FOLDER, default=".")
 @click.option("--data", type=click.Path(exists=True), help="Your data: features.source.path, relative to FOLDER.")
 @click.option("--model", metavar="PACKAGE.MODULE:FACTORY", help="Your model: model.backbone, in FOLDER or installed.")
-@click.option(
-    "--kubeflow", is_flag=True, help="Also write the pipelines, the stages that register a model, and values.yaml."
-)
-@JSON
+@options.flag("--kubeflow", "Also write the pipelines, the stages that register a model, and values.yaml.")
+@options.JSON
 @params_options
 def init_command(
     folder: Path,
@@ -69,8 +68,8 @@ def init_command(
 
 
 @click.command()
-@click.argument("folder", type=FOLDER, default="build")
-@JSON
+@click.argument("folder", type=options.FOLDER, default="build")
+@options.JSON
 @log_options(hidden=True)
 def show_command(folder: Path) -> None:
     """List the steps that have run in FOLDER [build], with their digests and the file to open first."""
@@ -102,7 +101,7 @@ def _steps(folder: Path) -> list[dict[str, Any]]:
 
 
 @click.command()
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of params.yaml instead.")
+@options.flag("--schema", "Print the JSON Schema of params.yaml instead.")
 @with_params
 def params_command(params: "Params", schema: bool) -> None:
     """Print the value and the meaning of every parameter, and the digest of all values."""
@@ -116,11 +115,9 @@ def params_command(params: "Params", schema: bool) -> None:
 
 
 @click.command()
-@click.option("--sbom", is_flag=True, help="Print the installed packages as CycloneDX JSON instead.")
-@click.option("--cluster", is_flag=True, help="Check a deployment on Kubernetes instead, by kubectl and in a pod.")
-@click.option(
-    "--values", type=click.Path(path_type=Path), default="values.yaml", show_default=True, help="Of the deployment."
-)
+@options.flag("--sbom", "Print the installed packages as CycloneDX JSON instead.")
+@options.flag("--cluster", "Check a deployment on Kubernetes instead, by kubectl and in a pod.")
+@options.path("--values", "Of the deployment.", default="values.yaml", show_default=True)
 @with_params
 def doctor_command(params: "Params", sbom: bool, cluster: bool, values: Path) -> None:
     """Check Python, packages, device, DVC remotes, store, keys, Pushgateway and Kubeflow, with hints.

@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli import options
-from mbd.cli.options import (
-    FOLDER,
-    LINE,
-    MODALITIES,
-    YES,
-    CommandGroup,
-    features,
-    print_result,
-    wants_json,
-    with_params,
-)
+from mbd.cli.options import CommandGroup, print_result, wants_json, with_params
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,9 +24,7 @@ def command() -> None:
 
 @command.command()
 @click.option("--rewrap", "uri", metavar="URI", help="Wrap the data keys with this key: file:PATH or awskms:KEY.")
-@click.option(
-    "--destroy-old", is_flag=True, help="Destroy the old key file, so that old copies of wrapped keys are useless."
-)
+@options.flag("--destroy-old", "Destroy the old key file, so that old copies of wrapped keys are useless.")
 @with_params
 def keys(params: "Params", uri: str | None, destroy_old: bool) -> None:
     """Create the key that wraps data keys, or replace it, and test it."""
@@ -61,10 +49,10 @@ def keys(params: "Params", uri: str | None, destroy_old: bool) -> None:
 
 
 @command.command()
-@features("feature_sets", required=False, multiple=True)
+@options.features("feature_sets", required=False, multiple=True)
 @options.model("Model folder, or one of seeds; repeatable.", "model_folders", required=False, multiple=True)
 @options.out("the encrypted folders, each under its own name,", required=False)
-@click.option("--replace", is_flag=True, help="Encrypt the folders in place; the plain files are removed.")
+@options.flag("--replace", "Encrypt the folders in place; the plain files are removed.")
 @with_params
 def encrypt(
     params: "Params", feature_sets: tuple[Path, ...], model_folders: tuple[Path, ...], out: Path | None, replace: bool
@@ -90,7 +78,7 @@ def encrypt(
 
 
 @command.command()
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=options.FOLDER)
 @options.out("the plain files")
 @with_params
 def decrypt(params: "Params", folder: Path, out: Path) -> None:
@@ -104,13 +92,13 @@ def decrypt(params: "Params", folder: Path, out: Path) -> None:
 
 
 @command.command()
-@MODALITIES
+@options.MODALITIES
 @click.option("--lineage", help="Lineage of the keys [default: shredding.lineage, or the only one].")
 @click.option(
     "--kind", "kinds", type=click.Choice(["features", "models"]), multiple=True, help="Only these keys [default: both]."
 )
-@click.option("--reason", type=LINE, required=True, help="Why, shown when decryption fails later; no names of persons.")
-@YES
+@options.reason("Why, shown when decryption fails later; no names of persons.")
+@options.YES
 @with_params
 def destroy(
     params: "Params",

@@ -1,26 +1,13 @@
-"""The steps from data to a release, from `mbd features` to `mbd register`; `train` and `purge` are apart."""
+"""The steps from data to a release, from `mbd features` to `mbd register`; `purge` is apart."""
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mbd.cli import options
-from mbd.cli.options import (
-    FILE,
-    FIRST_TIME,
-    FOLDER,
-    MODALITIES,
-    STORE,
-    features,
-    model,
-    print_result,
-    repeated,
-    report_written,
-    suggest,
-    with_params,
-)
+from mbd.cli.options import print_result, repeated, report_written, suggest, with_params
 from mbd.errors import UsageError
 from mbd.formats.files import REPORT
 
@@ -29,6 +16,8 @@ if TYPE_CHECKING:
 
 
 _LOG = logging.getLogger(__name__)
+_REFERENCE = options.folder("--reference", "Model trained without the modality.", required=True)
+_DELETION = options.folder("--deletion", "Model after the deletion, as `mbd delete` wrote it.", required=True)
 
 
 @click.command()
@@ -40,13 +29,7 @@ _LOG = logging.getLogger(__name__)
 @click.option("--dvc-remote", metavar="NAME", help="DVC remote to read from [default: the repository's].")
 @with_params
 def features_command(
-    params: "Params",
-    out: Path,
-    modality: str | None,
-    dvc_repo: str | None,
-    dvc_rev: str | None,
-    dvc_path: str | None,
-    dvc_remote: str | None,
+    params: "Params", out: Path, modality: str | None, dvc_repo: str | None, dvc_path: str | None, **rest: str | None
 ) -> None:
     """Convert feature data of any source to a FeatureSet, and validate it.
 
@@ -56,7 +39,10 @@ def features_command(
     from mbd.steps import features
 
     if dvc_repo is None:
-        _refuse_without_repository({"--dvc-rev": dvc_rev, "--dvc-path": dvc_path, "--dvc-remote": dvc_remote})
+        for name, value in {"dvc_path": dvc_path, **rest}.items():
+            if value is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} needs --dvc-repo", key=option, value=value)
         summary = features.run(params, out, modality)
     elif not dvc_path:
         raise UsageError("--dvc-repo needs --dvc-path, the folder of the FeatureSet in the repository")
@@ -64,46 +50,94 @@ def features_command(
         from mbd.shredding.vault import made_plain
 
         prepare = made_plain(params.shredding, _LOG.warning)
-        summary = features.run_revision(out, dvc_repo, dvc_rev or "HEAD", dvc_path, dvc_remote, prepare)
+        rev, remote = rest["dvc_rev"] or "HEAD", rest["dvc_remote"]
+        summary = features.run_revision(out, dvc_repo, rev, dvc_path, remote, prepare)
     print_result(summary, summary.to_text())
     report_written("FeatureSet", out)
     suggest("train", "--features", out, "--out", "MODEL")
 
 
-def _refuse_without_repository(options: dict[str, str | None]) -> None:
-    for name, value in options.items():
-        if value is not None:
-            raise UsageError(f"{name} needs --dvc-repo", key=name, value=value)
+@click.command()
+@options.features()
+@options.out("the model")
+@options.several("--without", "without", "MODALITY", "Train as if the data had no such modality; repeatable.")
+@click.option("--seeds", metavar="N,N,…", help="Train one model for each seed, in OUT/seed-N.")
+@options.flag(
+    "--references",
+    "Train the references of the model: one without each modality of requests.revocable, in OUT/MODALITY.",
+)
+@with_params
+def train_command(
+    params: "Params", features: Path, out: Path, without: tuple[str, ...], seeds: str | None, *, references: bool
+) -> None:
+    """Train a model; an interrupted training continues when it is run again.
+
+    model.backbone chooses the kind: joint, lattice (the fastest exact deletion), or the import path of a factory of
+    PyTorch modules, PACKAGE.MODULE:FACTORY (docs/models.md).
+    """
+    from mbd.steps import train
+
+    if references and (without or seeds is not None):
+        raise click.UsageError("--references goes with neither --without nor --seeds")
+    if references:
+        results = train.run_references(params, features, out, progress=True)
+    elif seeds is None:
+        result = train.run(params, features, out, without, progress=True)
+        results = [result] if result else []
+    else:
+        results = train.run_seeds(params, features, out, _numbers(seeds), without, progress=True)
+    if results:  # under torchrun only the first process has some
+        print_result(results, train.to_text(results))
+        report_written(f"model{'s' * (len(results) > 1)}", out)
+        if references:
+            suggest("register", "--model", "MODEL", "--reference", out)
+        else:
+            _suggest_after_training(params, features, out, without)
+
+
+def _suggest_after_training(params: "Params", features: Path, out: Path, without: tuple[str, ...]) -> None:
+    """Suggest to measure a model and to train its reference; after a reference, to delete by a method that suits it."""
+    from mbd.deletion.methods import methods_for
+
+    data = ("--features", features)
+    if without:
+        gone, suited = repeated("--modality", without), methods_for(params.model.backbone)
+        unsuited = params.deletion.method not in suited
+        method = repeated("--set", [f"deletion.method={name}" for name in suited[:1] if unsuited])
+        suggest("delete", *data, "--model", "MODEL", *gone, "--reference", out, *method, "--out", "DELETED")
+    else:
+        suggest("evaluate", *data, "--model", out, "--out", "EVALUATION")
+        suggest("train", *data, "--without", "MODALITY", "--out", "REFERENCE")
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of whole numbers like 0,1,2", param_hint="--seeds") from None
 
 
 @click.command()
-@features()
-@model("Model folder, or a folder of seed-* models; repeatable, one for each method.", "models", multiple=True)
-@click.option("--against", type=FOLDER, help="Model folder that the others are tested against (paired t-test).")
+@options.features()
+@options.model("Model folder, or a folder of seed-* models; repeatable, one for each method.", "models", multiple=True)
+@options.folder("--against", "Model folder that the others are tested against (paired t-test).")
 @options.out("metrics, tables and figures")
 @with_params
-def evaluate_command(
-    params: "Params", features: Path, models: tuple[Path, ...], against: Path | None, out: Path
-) -> None:
+def evaluate_command(params: "Params", out: Path, **given: Any) -> None:
     """Evaluate models with every set of modalities missing, at random or by pattern, clean and corrupted."""
     from mbd.steps import evaluate
 
-    result = evaluate.run(params, features, models, out, against=against)
+    result = evaluate.run(params, out=out, **given)
     print_result(result.metrics, result.to_text())
     report_written("metrics, tables and figures", out, REPORT)
 
 
 @click.command()
-@features()
-@model()
+@options.features()
+@options.model()
 @click.option("--split", default="test", show_default=True, help="Split whose rows are scored.")
 @click.option("--available", metavar="M,M,…", help="Use only these modalities [default: all that a row has].")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="File to write: Parquet if its name ends with .parquet, else CSV.",
-)
+@options.path("--out", "File to write: Parquet if its name ends with .parquet, else CSV.", required=True)
 @with_params
 def predict_command(
     params: "Params", features: Path, model: Path, split: str, available: str | None, out: Path
@@ -120,37 +154,24 @@ def predict_command(
 
 
 @click.command("import")
-@click.option(
+@options.path(
     "--weights",
-    type=click.Path(path_type=Path),
-    help="state_dict: safetensors, what torch.save wrote, a checkpoint of Lightning, or a folder of Hugging Face. "
+    "state_dict: safetensors, what torch.save wrote, a checkpoint of Lightning, or a folder of Hugging Face. "
     "With --from: its path among the files of the version.",
 )
-@click.option(
-    "--adapter",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of a LoRA adapter of PEFT, which is merged into the weights.",
-)
+@options.folder("--adapter", "Folder of a LoRA adapter of PEFT, which is merged into the weights.")
 @click.option(
     "--from",
     "source",
     metavar="models:/NAME/VERSION",
     help="A version in the MLflow registry, or models:/NAME@ALIAS. Its weights are read; no code of it is run.",
 )
-@features()
-@click.option(
-    "--trained-on", required=True, multiple=True, metavar="MODALITY", help="A modality that training saw; repeatable."
-)
+@options.features()
+@options.several("--trained-on", "trained_on", "MODALITY", "A modality that training saw; repeatable.", required=True)
 @options.out("the model")
 @with_params
 def import_command(
-    params: "Params",
-    weights: Path | None,
-    adapter: Path | None,
-    source: str | None,
-    features: Path,
-    trained_on: tuple[str, ...],
-    out: Path,
+    params: "Params", weights: Path | None, adapter: Path | None, source: str | None, **given: Any
 ) -> None:
     """Import a model that was trained elsewhere.
 
@@ -158,37 +179,30 @@ def import_command(
     (docs/models.md). The FeatureSet is the data that it was trained on. Names in the file are those of the module, or
     have something that a wrapper put before all of them; model.rename says what else they are.
     """
-    from mbd.steps import import_model
+    from mbd.steps import branches, import_model
 
     if source and adapter:
         raise UsageError("an adapter is merged into a file or a folder", key="--adapter", hint="give --weights alone")
     if source:
         file = weights.as_posix() if weights else None
-        result = import_model.run_from_registry(params, source, file, features, trained_on, out)
+        result = import_model.run_from_registry(params, source, file, **given)
     elif weights:
-        result = import_model.run(params, weights, features, trained_on, out, adapter=adapter)
+        result = import_model.run(params, weights, **given, adapter=adapter)
     else:
         raise UsageError("the weights are not named", key="--weights", hint="give --weights FILE, or --from models:/…")
+    out: Path = given["out"]
     print_result([result], import_model.to_text(result))
     report_written("model", out)
-    _propose_branches(out)
-    suggest("evaluate", "--features", features, "--model", out, "--out", "EVALUATION")
-
-
-def _propose_branches(model: Path) -> None:
-    """Log the branches that a module of fixed shape seems to have and that are not named."""
-    from mbd.steps import branches
-
-    proposals = {m: proposal for m, proposal in branches.run(model).items() if proposal and proposal.missing}
-    if proposals:
+    if proposals := {m: proposal for m, proposal in branches.run(out).items() if proposal and proposal.missing}:
         _LOG.warning("%s", branches.to_text(proposals))
+    suggest("evaluate", "--features", given["features"], "--model", out, "--out", "EVALUATION")
 
 
 @click.command()
-@click.argument("model", type=FOLDER)
-@click.option("--modality", "modalities", multiple=True, metavar="MODALITY", help="Only of this one; repeatable.")
+@click.argument("model", type=options.FOLDER)
+@options.several("--modality", "modalities", "MODALITY", "Only of this one; repeatable.")
 @with_params
-def branches_command(params: "Params", model: Path, modalities: tuple[str, ...]) -> None:
+def branches_command(params: "Params", **given: Any) -> None:
     """Propose model.branches: which submodules of a module of fixed shape belong to a modality.
 
     No data is read: the module runs on random rows, with random weights. The proposal is compared with what
@@ -196,68 +210,47 @@ def branches_command(params: "Params", model: Path, modalities: tuple[str, ...])
     """
     from mbd.steps import branches
 
-    proposals = branches.run(model, modalities, params.model.branches)
+    proposals = branches.run(**given, named=params.model.branches)
     print_result(branches.to_plain(proposals), branches.to_text(proposals))
 
 
 @click.command()
-@features()
-@model("Model folder to delete from.")
-@MODALITIES
-@click.option(
+@options.features()
+@options.model("Model folder to delete from.")
+@options.MODALITIES
+@options.several(
     "--subject",
     "subjects",
-    multiple=True,
-    metavar="ID",
-    help="Delete the modality of this subject (group) only; repeatable. For deletion.method=exact.",
+    "ID",
+    "Delete the modality of this subject (group) only; repeatable. For deletion.method=exact.",
 )
-@click.option(
-    "--reference",
-    type=FOLDER,
-    help="Model trained without the modality: to measure the distance to it; exact releases it.",
-)
+@options.folder("--reference", "Model trained without the modality: to measure the distance to it; exact releases it.")
 @options.out("the new model and its deletion record")
 @with_params
-def delete_command(
-    params: "Params",
-    features: Path,
-    model: Path,
-    modalities: tuple[str, ...],
-    subjects: tuple[str, ...],
-    reference: Path | None,
-    out: Path,
-) -> None:
+def delete_command(params: "Params", modalities: tuple[str, ...], reference: Path | None, **given: Any) -> None:
     """Delete a modality from a model: surgery, certified or exact (deletion.method)."""
     from mbd.steps import delete
 
-    result = delete.run(params, features, model, modalities, subjects, out, reference)
+    result = delete.run(params, modalities=modalities, reference=reference, **given)
     if result:  # under torchrun only the first process has one
         print_result(result, result.to_text())
+        out, data, beside = given["out"], ("--features", given["features"]), reference or "REFERENCE"
         report_written("new model and its deletion record", out)
-        data, beside = ("--features", features), reference or "REFERENCE"
         suggest("evaluate", *data, "--model", out, "--model", beside, "--out", "EVALUATION")
-        if not subjects:
-            models = ("--before", model, "--after", out, "--reference", beside)
+        if not given["subjects"]:
+            models = ("--before", given["model"], "--after", out, "--reference", beside)
             suggest("attack", *data, *models, *repeated("--modality", modalities), "--out", "LEAKAGE")
 
 
 @click.command()
-@features()
-@click.option("--before", type=FOLDER, help="Model before the deletion; may be left out in a later audit.")
-@click.option("--after", type=FOLDER, required=True, help="Model after the deletion.")
-@click.option("--reference", type=FOLDER, required=True, help="Model trained without the modality.")
-@MODALITIES
+@options.features()
+@options.folder("--before", "Model before the deletion; may be left out in a later audit.")
+@options.folder("--after", "Model after the deletion.", required=True)
+@_REFERENCE
+@options.MODALITIES
 @options.out("measurements, report and figures")
 @with_params
-def attack_command(
-    params: "Params",
-    features: Path,
-    before: Path | None,
-    after: Path,
-    reference: Path,
-    modalities: tuple[str, ...],
-    out: Path,
-) -> None:
+def attack_command(params: "Params", before: Path | None, after: Path, out: Path, **given: Any) -> None:
     """Attack a model after a deletion; exit code 3 if the gate refuses it."""
     from mbd.files import read_json
     from mbd.steps import attack
@@ -266,7 +259,7 @@ def attack_command(
         print_result(read_json(out / "leakage.json"), summary)
         report_written("measurements, report and figures", out, REPORT)
 
-    attack.run(params, features, before, after, reference, modalities, out, show=show, progress=True)
+    attack.run(params, before=before, after=after, out=out, **given, show=show, progress=True)
     if before:
         if not Path(params.certificate.trust).exists():
             suggest("keys", "new")
@@ -277,53 +270,39 @@ def attack_command(
 
 
 @click.command()
-@features()
-@model("Model that was deleted from.")
-@click.option("--reference", type=FOLDER, required=True, help="Model trained without the modality.")
-@click.option("--deletion", type=FOLDER, required=True, help="Model after the deletion, as `mbd delete` wrote it.")
-@click.option("--leakage", type=FOLDER, required=True, help="Attacks on it, as `mbd attack` wrote them.")
+@options.features()
+@options.model("Model that was deleted from.")
+@_REFERENCE
+@_DELETION
+@options.folder("--leakage", "Attacks on it, as `mbd attack` wrote them.", required=True)
 @options.out("the comparison")
 @with_params
-def compare_command(
-    params: "Params", features: Path, model: Path, reference: Path, deletion: Path, leakage: Path, out: Path
-) -> None:
+def compare_command(params: "Params", out: Path, **given: Any) -> None:
     """Compare a deletion with the other methods: what is proven, utility, time, and what attacks find.
 
     The others are carried out for it (exact on a lattice), attacked, and removed; they are never certified.
     """
     from mbd.steps import compare
 
-    result = compare.run(params, features, model, reference, deletion, leakage, out)
+    result = compare.run(params, out=out, **given)
     print_result(result, result.to_text())
     report_written("comparison", out, compare.TABLE)
 
 
 @click.command()
-@click.option("--deletion", type=FOLDER, required=True, help="Model after the deletion, as `mbd delete` wrote it.")
-@click.option(
-    "--leakage",
-    type=FOLDER,
-    help="Attacks on it, as `mbd attack` wrote them; not needed if only subjects were deleted.",
-)
-@click.option("--evaluation", type=FOLDER, required=True, help="Evaluation of it, as `mbd evaluate` wrote it.")
-@click.option("--request", type=FILE, help="JSON file with reference, received and due of the request.")
+@_DELETION
+@options.folder("--leakage", "Attacks on it, as `mbd attack` wrote them; not needed if only subjects were deleted.")
+@options.folder("--evaluation", "Evaluation of it, as `mbd evaluate` wrote it.", required=True)
+@click.option("--request", type=options.FILE, help="JSON file with reference, received and due of the request.")
 @click.option("--supersedes", metavar="SHA256", help="Earlier certificate that this one replaces.")
 @options.out("the certificate bundle")
 @with_params
-def certify_command(
-    params: "Params",
-    deletion: Path,
-    leakage: Path | None,
-    evaluation: Path,
-    request: Path | None,
-    supersedes: str | None,
-    out: Path,
-) -> None:
+def certify_command(params: "Params", deletion: Path, out: Path, **given: Any) -> None:
     """Sign a certificate of a deletion that passed the gate."""
     from mbd.report.page.words import deadline
     from mbd.steps import certify
 
-    done = certify.run(params, deletion, leakage, evaluation, out, request=request, supersedes=supersedes)
+    done = certify.run(params, deletion, out=out, **given)
     predicate = done.statement.predicate
     text = (
         f"certificate {done.certificate}\n"
@@ -338,11 +317,11 @@ def certify_command(
 
 
 @click.command()
-@click.argument("bundle", type=FOLDER)
-@model("Model that the certificate is about.")
-@STORE
+@click.argument("bundle", type=options.FOLDER)
+@options.model("Model that the certificate is about.")
+@options.STORE
 @options.out("the published bundle and its receipt", required=False)
-@FIRST_TIME
+@options.FIRST_TIME
 @with_params
 def publish_command(params: "Params", bundle: Path, model: Path, store: str | None, out: Path | None) -> None:
     """Publish a certificate BUNDLE and its model: objects, log entry, certificate, pointer. Safe to repeat."""
@@ -364,31 +343,23 @@ def publish_command(params: "Params", bundle: Path, model: Path, store: str | No
 
 
 @click.command()
-@model("Trained model.")
-@click.option(
+@options.model("Trained model.")
+@options.several(
     "--reference",
     "references",
-    type=FOLDER,
-    multiple=True,
-    metavar="DIR",
-    help="Model that was trained like it, --without a modality, or a folder of such models; repeatable.",
+    "DIR",
+    "Model that was trained like it, --without a modality, or a folder of such models; repeatable.",
+    type=options.FOLDER,
 )
 @click.option("--as", "name", metavar="NAME", help="Name under which it is served [default: certificate.model].")
-@STORE
-@features(
+@options.STORE
+@options.features(
     required=False,
     help="FeatureSet to compare it on with the current release: it becomes current only if it is not worse.",
 )
-@FIRST_TIME
+@options.FIRST_TIME
 @with_params
-def register_command(
-    params: "Params",
-    model: Path,
-    references: tuple[Path, ...],
-    name: str | None,
-    store: str | None,
-    features: Path | None,
-) -> None:
+def register_command(params: "Params", name: str | None, store: str | None, **given: Any) -> None:
     """Register a trained model and its references: a signed, logged statement. Safe to repeat.
 
     It becomes the current release of its name, unless --features shows that it is worse than the one that is. A model
@@ -397,13 +368,9 @@ def register_command(
     from mbd.production import register
 
     url = store or params.store.url
-    result = register.run(params, model, references, name or params.certificate.model, url, features)
+    result = register.run(params, name=name or params.certificate.model, store=url, **given)
     ready = ", ".join(f"without {without}" for without in result.references) or "none"
     state = "current" if result.promoted else "not promoted"
-    lines = [
-        f"registration {result.registration}",
-        f"{result.model}: {state} ({result.reason})",
-        f"references: {ready}",
-    ]
-    print_result(result, "\n".join(lines))
+    text = f"registration {result.registration}\n{result.model}: {state} ({result.reason})\nreferences: {ready}"
+    print_result(result, text)
     suggest("models", "show", result.model, "--store", url)

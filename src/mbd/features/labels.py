@@ -25,7 +25,7 @@ def labelled(
     names: Mapping[int, str] | None = None,
     *,
     notes: Mapping[str, Any],
-    **more: Any,  # noqa: ANN401 -- fields of a Collection
+    **more: Any,
 ) -> Collection:
     """Return the collection of these splits, with labels of the right type and notes about them.
 

@@ -102,7 +102,7 @@ class Connections:
 class GuardedProtocol(H11Protocol):
     """A connection that is counted, and that waits for a head no longer than it may."""
 
-    def __init__(self, connections: Connections, **of_uvicorn: Any) -> None:  # noqa: ANN401 -- passed on
+    def __init__(self, connections: Connections, **of_uvicorn: Any) -> None:
         super().__init__(**of_uvicorn)
         self._connections, self.address = connections, ""
 

@@ -113,7 +113,7 @@ def request_id(scope: Mapping[str, Any]) -> str:
     return str(scope.get("state", {}).get("request_id", ""))
 
 
-def answer(scope: Mapping[str, Any], status: int, detail: str, **more: Any) -> JSONResponse:  # noqa: ANN401
+def answer(scope: Mapping[str, Any], status: int, detail: str, **more: Any) -> JSONResponse:
     """Return a problem as an answer; `more`: headers, and further members of it."""
     kind, title = TITLES.get(status, TITLES[400 if status < 500 else 500])
     headers, kind = more.pop("headers", None), more.get("reason", kind).replace("_", "-")

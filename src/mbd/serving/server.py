@@ -121,7 +121,7 @@ def server_of(app: FastAPI, listening: Listening) -> uvicorn.Server:
     service: Service = app.state.service
     connections, context = Connections(service.params.serving), listening.tls()
 
-    def connect(**of_uvicorn: Any) -> asyncio.BaseProtocol:  # noqa: ANN401 -- passed on
+    def connect(**of_uvicorn: Any) -> asyncio.BaseProtocol:
         guarded = GuardedProtocol(connections, **of_uvicorn)
         return GuardedTls(guarded, context) if context else guarded
 

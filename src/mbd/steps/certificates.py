@@ -64,7 +64,9 @@ class Published(Record):
     """all that was ever revoked: a reference is trained without these"""
 
 
-def fetch_certified(params: Params, store: str, out: Path, *, modality: str = "", certificate: str = "") -> Published:
+def fetch_certified(
+    params: Params, store: str, out: Path, *, modality: str | None = None, certificate: str | None = None
+) -> Published:
     """Fetch the model of a certificate, or of the latest one for a modality of `certificate.model`, to `out`."""
     opened, trust = open_store(store, params.store), read_trust(Path(params.certificate.trust))
     digest = certificate or _latest(opened, trust, params.certificate.model, modality)
@@ -94,7 +96,7 @@ def fetch_certified(params: Params, store: str, out: Path, *, modality: str = ""
     return published
 
 
-def _latest(store: Store, trust: Trust, model: str, modality: str) -> str:
+def _latest(store: Store, trust: Trust, model: str, modality: str | None) -> str:
     if not modality:
         raise UsageError("neither a certificate nor a modality was named", hint="give CERTIFICATE or --modality")
     latest = read_history(store, trust).model(model).audited(modality)

@@ -197,7 +197,7 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
 class _PromptResponse(http.client.HTTPResponse):
     """An answer that is given up if it comes slowly: a socket's own time limit is one for each byte."""
 
-    def __init__(self, sock: socket.socket, *arguments: Any, **more: Any) -> None:  # noqa: ANN401 -- passed on
+    def __init__(self, sock: socket.socket, *arguments: Any, **more: Any) -> None:
         super().__init__(sock, *arguments, **more)
         self._socket = sock
 
