@@ -1,4 +1,4 @@
-"""The commands that `mbd` suggests work as they are printed, from the first step to the purge."""
+"""The commands that `mbd` suggests work as printed: from the first step to the purge, and from an error back."""
 
 import ast
 import re
@@ -40,6 +40,43 @@ def test_every_next_command_works_as_printed(tmp_path: Path, monkeypatch: pytest
         waiting += [each for each in found if each not in (*done, *waiting)]
     names = [line.partition(" ")[0] for line in done]
     assert {"train", "evaluate", "delete", "attack", "keys", "certify", "publish", "verify", "purge"} <= set(names)
+
+
+WALK = (
+    "features --out features",
+    "train --features features --out model",
+    "train --features features --without audio --out reference",
+    "delete --features features --model model --modality audio --reference reference --out deleted",
+    "evaluate --features features --model deleted --model reference --out evaluation",
+    "attack --features features --before model --after deleted --reference reference --modality audio --out leakage",
+    "keys new",
+    "certify --deletion deleted --leakage leakage --evaluation evaluation --out bundle",
+    "publish bundle --model deleted --store file://store --out published",
+    "verify published --model deleted --store file://store --trust build/keys/trust.json",
+)
+EXACT = (*DATA, *SMALL, "--set", "model.backbone=lattice", "--set", "deletion.method=exact")
+
+
+def run_with_hints(line: str, done: list[str]) -> None:
+    """Run a command; as long as it fails, run what its hint names, of the walk the one that makes the missing file."""
+    settings = () if line.startswith(("keys", "verify")) else EXACT
+    while (result := run_mbd(*shlex.split(line), *settings)).exit_code:
+        missing, hint = result.stderr.split("hint: ")
+        named = tuple(re.findall(r"`mbd ([a-z]+)", hint))
+        makers = [each for each in WALK if each.startswith(named) and each not in done]
+        assert makers, result.stderr
+        run_with_hints(next((each for each in makers if f" {each.split()[-1]}/" in missing), makers[0]), done)
+    done.append(line)
+
+
+@pytest.mark.slow
+def test_hints_alone_lead_from_the_last_command_in_an_empty_folder_to_a_verified_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done: list[str] = []
+    run_with_hints(WALK[-1], done)
+    assert sorted(done) == sorted(WALK)
 
 
 def texts(node: ast.AST) -> Iterator[str]:

@@ -112,7 +112,7 @@ def check_git() -> Iterator[DoctorFinding]:
         yield DoctorFinding("git", WARNING, str(error).splitlines()[0], "install git; revisions cannot be recorded")
         return
     if commit.returncode != 0:
-        to_do = "run from a clone, so that results carry their revision"
+        to_do = "`git init`, and commit what you run, so that results carry their revision"
         yield DoctorFinding("git", WARNING, f"{tool}, but this folder has no commit", to_do)
         return
     count = len(changed.stdout.splitlines())

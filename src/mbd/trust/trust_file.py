@@ -43,7 +43,7 @@ NO_TRUST_HINT = (
     f"obtain it independently of the certificate and give --trust FILE, set {ENVIRONMENT}, or save it as "
     "mbd/trust.json in your configuration folder"
 )
-_HINT = "get the file again from its source; only `mbd keys` changes it"
+_HINT = "an issuer makes it by `mbd keys new`, everyone else gets it from them; only `mbd keys` changes it"
 
 Purpose = Literal["certificate", "log"]
 
