@@ -16,8 +16,7 @@ from benchmarks.exporter import Cost, fill
 from mbd.certificate.guard import admit
 from mbd.certificate.verification import from_store, verify_bundle
 from mbd.files import sha256_file
-from mbd.formats.deletion import INDICES
-from mbd.formats.files import MODEL, REPORT, WEIGHTS
+from mbd.formats.files import INDICES, MODEL, REPORT, WEIGHTS
 from mbd.formats.layout import object_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.history.replay import read_history

@@ -8,6 +8,7 @@
 """
 
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -24,13 +25,13 @@ from mbd.certificate.inputs import CertificateInput
 from mbd.certificate.publish import Publisher, publish_certificate
 from mbd.certificate.verification import from_folder, from_store, verify_bundle
 from mbd.files import file_digests, sha256_file, write_file
-from mbd.formats.deletion import DELETION, INDICES, DeletionRecord, DeletionTarget, IndexRecord, Rounding
-from mbd.formats.files import CERTIFICATE, MODEL, REPORT, WEIGHTS
+from mbd.formats.deletion import DELETION, DeletionRecord, DeletionTarget, IndexRecord
+from mbd.formats.files import CERTIFICATE, INDICES, MODEL, REPORT, WEIGHTS
 from mbd.formats.guarantee import Guarantee
 from mbd.formats.layout import certificate_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.model import DataRecord, ModelRecord
-from mbd.formats.predicate import EvaluationEvidence, Issuer, RequestReference
+from mbd.formats.predicate import EvaluationEvidence, Issuer, RequestReference, Rounding
 from mbd.formats.statement import DeletionStatement, subjects_of, to_payload
 from mbd.log.append import append
 from mbd.log.checkpoint import Inclusion
@@ -41,10 +42,9 @@ from mbd.records import now
 from mbd.storage import open_store
 from mbd.storage.store import Store
 from mbd.tensors import round_mantissa, save_tensors
-from mbd.trust.commitments import Commitments
+from mbd.trust.commitments import Commitments, LineageKey
 from mbd.trust.envelope import PAYLOAD_TYPE, sign
 from mbd.trust.keys import LOG, TRUST, load_signer, make_keys
-from mbd.trust.lineage_key import LineageKey
 from mbd.trust.trust_file import read_trust
 from mbd.verifier.blueprint import blueprint
 from tests.formats.audits import strong_audit
@@ -201,11 +201,13 @@ def verify_folder(place: Path, keys: Path) -> None:
     assert verdict.genuine, verdict.problems
 
 
-def as_the_log_grows(folder: Path, keys: Path) -> None:
+def as_the_log_grows(folder: Path) -> None:
     print("\nlog entries   hashes in the proof   verify ms   from the store ms   (CPU)")
     first = 0.0
     for size in LOG_SIZES:
-        place, store = folder / f"log-{size}", open_store(f"file://{folder}/store-{size}")
+        place, keys = folder / f"log-{size}", folder / f"keys-{size}"
+        store = open_store(f"file://{folder}/store-{size}")
+        make_keys(keys, "signer")  # a log is known by its keys, and is in one store
         certify(place, keys, WIDTHS[0])
         fill_log(store, size - 1, keys)
         inclusion = publish(store, place, keys)
@@ -224,10 +226,11 @@ def main() -> None:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as temporary:
         folder = Path(temporary)
+        os.environ["XDG_CACHE_HOME"] = temporary
         make_keys(folder / "keys", "signer")
         digest_speed(folder)
         as_the_model_grows(folder, folder / "keys")
-        as_the_log_grows(folder, folder / "keys")
+        as_the_log_grows(folder)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 
 from mbd.evaluation.metrics import TITLES as METRICS
 from mbd.evaluation.results import Spread, spread
-from mbd.formats.deletion import INDICES
+from mbd.formats.files import INDICES
 from mbd.tensors import Array, open_tensors
 from studies import printed, thresholds
 from studies.audits import OFFERED, WHITE_BOX

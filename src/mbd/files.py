@@ -90,6 +90,23 @@ def _naming(path: Path) -> Iterator[None]:
         raise
 
 
+def read_secret(file: Path, what: str, hint: str) -> bytes:
+    """Return the content of a file with a secret; a UsageError if it cannot be read, or if other users can read it.
+
+    A secret in a container is mounted read-only, with a mode that its owner may not be able to change.
+    """
+    try:
+        with file.open("rb") as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            mounted = os.fstatvfs(stream.fileno()).f_flag & os.ST_RDONLY
+            secret = stream.read()
+    except OSError as error:
+        raise UsageError(f"the {what} cannot be read: {error.strerror}", file=file, hint=hint) from error
+    if mode & 0o077 and not mounted:
+        raise UsageError(f"other users can read the {what}", file=file, hint=f"chmod 600 {file}")
+    return secret
+
+
 def to_json(value: object) -> str:
     """Return `value` as indented JSON, keys in their order, with a newline at the end."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 from mbd.params.operations import CertificateSettings, StoreSettings
 from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
+from mbd.trust.commitments import LINEAGE_KEY, RequestKey, find_request_key
 from mbd.trust.keys import TRUST
-from mbd.trust.lineage_key import LINEAGE_KEY, RequestKey, find_request_key
 from mbd.trust.trust_file import Trust, read_trust
 
 

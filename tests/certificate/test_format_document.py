@@ -5,8 +5,7 @@ from pathlib import Path
 
 from mbd.certificate.verification import from_folder, verify_bundle
 from mbd.formats import statement
-from mbd.formats.deletion import INDICES
-from mbd.formats.files import CERTIFICATE, MODEL, PROOF, REPORT
+from mbd.formats.files import CERTIFICATE, INDICES, MODEL, PROOF, REPORT
 from mbd.formats.layout import certificate_name, latest_name, object_name, proof_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Predicate

@@ -14,8 +14,7 @@ from functools import lru_cache
 
 import pytest
 
-from mbd.formats.deletion import INDICES
-from mbd.formats.files import CERTIFICATE, MODEL, PROOF, REPORT, WEIGHTS
+from mbd.formats.files import CERTIFICATE, INDICES, MODEL, PROOF, REPORT, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.log.reader import Log
@@ -24,8 +23,8 @@ from mbd.log.tiles import tile_at
 from mbd.randomness import stream
 from mbd.verifier import reader
 from mbd.verifier.checks import digest_name
-from mbd.verifier.reader import CHECKPOINT, INCLUSION, SIGNATURES, VALIDITY, parse_envelope
-from mbd.verifier.verdict import STANDING
+from mbd.verifier.reader import CHECKPOINT, INCLUSION, VALIDITY, parse_envelope
+from mbd.verifier.verdict import SIGNATURES, STANDING
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace
 from tests.certificate.tampering import (

@@ -14,8 +14,7 @@ from mbd.certificate.verification import Verdict, from_folder, verify_bundle
 from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file, to_json
 from mbd.formats.audit import MeasureSummary
-from mbd.formats.deletion import INDICES
-from mbd.formats.files import CERTIFICATE, MODEL, PROOF, REPORT, WEIGHTS
+from mbd.formats.files import CERTIFICATE, INDICES, MODEL, PROOF, REPORT, WEIGHTS
 from mbd.formats.layout import certificate_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.statement import AboutCertificate, DeletionStatement, parse_payload, to_payload
@@ -26,9 +25,9 @@ from mbd.trust.keys import load_signer
 from mbd.verifier.arithmetic import BUDGET
 from mbd.verifier.checks import AGREEMENT, REAUDIT, digest_name
 from mbd.verifier.gate import GATE, STRENGTH
-from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
+from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, VALIDITY
 from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS
-from mbd.verifier.verdict import REPLACEMENT, STANDING, WITHDRAWAL
+from mbd.verifier.verdict import REPLACEMENT, SIGNATURES, STANDING, WITHDRAWAL
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, ModelWorkspace
 

@@ -7,7 +7,8 @@ import pytest
 
 from mbd.deletion import surgery
 from mbd.deletion.outcome import DeletionOutcome
-from mbd.formats.deletion import MOST_BITS, DeletionTarget
+from mbd.formats.deletion import DeletionTarget
+from mbd.formats.predicate import MOST_BITS
 from mbd.params import load_params
 from mbd.tensors import within_mantissa
 from tests.deletion.models import home_with_models, model_before

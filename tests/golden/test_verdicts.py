@@ -23,8 +23,7 @@ from mbd.report.page.markdown import to_markdown
 from mbd.steps import verify
 from mbd.steps.report import bundle_page
 from mbd.verifier.bundle import Bundle
-from mbd.verifier.verdict import Verdict
-from mbd.verifier.words import verdict_text
+from mbd.verifier.verdict import Verdict, verdict_text
 from tests.monitoring.golden_store import GOLDEN, GoldenStore
 
 HERE = Path(__file__).parent / "verdicts"

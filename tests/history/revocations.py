@@ -13,8 +13,9 @@ from mbd.errors import VerificationError
 from mbd.formats.files import CERTIFICATE, MODEL, WEIGHTS
 from mbd.formats.layout import certificate_name, proof_name
 from mbd.formats.statement import Reaudit, ReauditStatement, subjects_of, to_payload
+from mbd.history.entries import CertificateEntry, read_entries, read_entry
 from mbd.history.replay import read_history
-from mbd.history.state import CertificateEntry, read_entries, read_entry, status_in
+from mbd.history.state import status_in
 from mbd.log.check import take_up
 from mbd.log.tiles import claim_name, old_checkpoint_name
 from mbd.params.operations import StoreSettings

@@ -16,10 +16,9 @@ from mbd.errors import UsageError, VerificationError
 from mbd.formats.layout import certificate_name
 from mbd.formats.registration import Reinstatement
 from mbd.formats.statement import ReinstatementStatement, subjects_of
+from mbd.history.entries import read_entry
 from mbd.history.history import History
-from mbd.history.memory import cache_file
-from mbd.history.replay import read_history
-from mbd.history.state import read_entry
+from mbd.history.replay import cache_file, read_history
 from mbd.log.check import take_up
 from mbd.log.tiles import CHECKPOINT
 from mbd.params import load_params

@@ -7,8 +7,8 @@ import pytest
 from mbd.errors import DataError, UsageError
 from mbd.formats.statement import DeletionStatement
 from mbd.model.checkpoint import load_model
+from mbd.trust.commitments import LINEAGE_KEY, LineageKey, read_lineage_key
 from mbd.trust.keys import make_keys
-from mbd.trust.lineage_key import LINEAGE_KEY, LineageKey, read_lineage_key
 from mbd.verifier.bundle import Bundle
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace
@@ -60,11 +60,12 @@ def test_a_certificate_commits_to_its_lineage_and_reveals_no_digest_of_it(
     assert first not in found["certified"].to_json()
 
 
-@pytest.mark.parametrize("content", ["", "00" * 31, "not hexadecimal"])
-def test_a_damaged_lineage_key_is_refused(authority: CertificateAuthority, tmp_path: Path, content: str) -> None:
-    (tmp_path / "key").write_text(content)
-    with pytest.raises(UsageError, match="not a lineage key"):
-        read_lineage_key(authority.params(f"certificate.lineage_key={tmp_path}/key").certificate)
+def test_a_damaged_lineage_key_is_refused(authority: CertificateAuthority) -> None:
+    file = authority.folder / "keys" / LINEAGE_KEY
+    for content in (b"", b"00" * 31, b"not hexadecimal", b"\xff" * 32):
+        file.write_bytes(content)
+        with pytest.raises(UsageError, match="not a lineage key"):
+            read_lineage_key(authority.params().certificate)
 
 
 def test_a_lineage_key_that_others_can_read_is_refused(authority: CertificateAuthority) -> None:

@@ -15,9 +15,9 @@ from mbd.certificate.verification import VerificationInput, from_store, verify_b
 from mbd.errors import UsageError, VerificationError
 from mbd.formats.layout import certificate_name, proof_name
 from mbd.formats.leakage import Interval
+from mbd.history.entries import read_entry
 from mbd.history.facts import Release
 from mbd.history.replay import read_history
-from mbd.history.state import read_entry
 from mbd.log.check import check_log, take_up
 from mbd.log.reader import Log
 from mbd.log.tiles import CHECKPOINT

@@ -13,18 +13,10 @@ from mbd.certificate.publish import announce
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.layout import certificate_name
 from mbd.formats.statement import AnyStatement, DeletionStatement, to_payload
+from mbd.history.entries import CertificateEntry, InvalidCertificate, read_entries, read_entry
 from mbd.history.facts import certificate_facts, statement_facts
 from mbd.history.replay import read_history
-from mbd.history.state import (
-    CertificateEntry,
-    InvalidCertificate,
-    Status,
-    read_entries,
-    read_entry,
-    states_in,
-    status_in,
-    status_of,
-)
+from mbd.history.state import Status, states_in, status_in, status_of
 from mbd.log.check import take_up
 from mbd.log.checkpoint import leaf_of
 from mbd.log.reader import Log

@@ -17,7 +17,7 @@ from mbd.files import read_json, sha256_file
 from mbd.formats.files import WEIGHTS
 from mbd.formats.layout import Receipt, object_name
 from mbd.formats.statement import PurgeStatement
-from mbd.history.state import read_entry
+from mbd.history.entries import read_entry
 from mbd.history.tombstones import read_tombstones
 from mbd.params.operations import StoreSettings
 from mbd.records import now

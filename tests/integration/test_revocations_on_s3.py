@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.publish import Publisher
+from mbd.history.entries import invalid_entries
 from mbd.history.replay import read_history
-from mbd.history.state import invalid_entries
 from mbd.params.operations import StoreSettings
 from mbd.storage.store import Store
 from mbd.trust.keys import LOG, load_signer

@@ -21,7 +21,7 @@ from mbd.kubeflow.data import feature_set
 from mbd.params import load_params
 from mbd.steps import purge
 from mbd.storage import open_store
-from mbd.trust.lineage_key import read_lineage_key
+from mbd.trust.commitments import read_lineage_key
 from pipelines.checks import find_problems
 from tests.kubeflow.workspace import PlainArtifact
 from tests.production.registering import Production

@@ -9,14 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.errors import UsageError, VerificationError
-from mbd.log.checkpoint import (
-    check_log_signer,
-    note_key_id,
-    parse_note,
-    sign_checkpoint,
-    verifier_key,
-    verify_checkpoint,
-)
+from mbd.log.append import check_log_signer, sign_checkpoint
+from mbd.log.checkpoint import note_key_id, parse_note, verifier_key, verify_checkpoint
 from mbd.records import now
 from mbd.trust.keys import revoke_key, rotate_key
 from tests.trust.keys import Keys, keys_in, leaf

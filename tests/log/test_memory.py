@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import MbdError, VerificationError
+from mbd.log.append import open_to_sign
 from mbd.log.check import take_up
-from mbd.log.memory import LogMemory, head_of, open_to_sign, read_memory
+from mbd.log.memory import LogMemory, head_of, read_memory
 from mbd.log.reader import Log
 from mbd.log.repair import renew_head
 from mbd.log.tiles import CHECKPOINT, claim_name, old_checkpoint_name

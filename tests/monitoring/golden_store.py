@@ -15,11 +15,12 @@ from mbd.formats.files import CERTIFICATE, MODEL, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import DigestOrCommitment, Erasure
-from mbd.formats.purge import PurgeReport, Target, TombstoneList
+from mbd.formats.purge import Target, TombstoneList
 from mbd.formats.registration import RegisteredData, Registration
 from mbd.formats.statement import (
     AnyStatement,
     DeletionStatement,
+    PurgeReport,
     PurgeStatement,
     Reaudit,
     ReauditStatement,

@@ -17,7 +17,7 @@ from mbd.history.replay import read_history
 from mbd.monitoring import metrics
 from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.records import now
-from mbd.trust.lineage_key import LINEAGE_KEY
+from mbd.trust.commitments import LINEAGE_KEY
 from tests.command import run_mbd
 from tests.monitoring.golden_store import GoldenStore, days_from_now, golden, golden_leakage, seconds
 from tests.monitoring.page import ExporterPage

@@ -19,7 +19,7 @@ from mbd.production.worker import Worker
 from mbd.records import now
 from mbd.storage import open_store
 from mbd.storage.store import LARGEST_IN_MEMORY, Store, StoredObject
-from mbd.trust.lineage_key import read_lineage_key
+from mbd.trust.commitments import read_lineage_key
 from mbd.trust.trust_file import read_trust
 
 DEAD = "0" * 16

@@ -10,7 +10,7 @@ from mbd.formats.request import Decision, Files, Lease, ModelLease
 from mbd.production.batches import Batches
 from mbd.production.request_store import RequestStore
 from mbd.storage.folder import FolderStore
-from mbd.trust.lineage_key import RequestKey
+from mbd.trust.commitments import RequestKey
 
 HOUR = 3600
 

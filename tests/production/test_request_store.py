@@ -11,7 +11,7 @@ from mbd.formats.request import DeletionRequest, Lease, request_name
 from mbd.production.request_store import RequestStore
 from mbd.storage.folder import FolderStore
 from mbd.storage.store import NotThereError
-from mbd.trust.lineage_key import RequestKey
+from mbd.trust.commitments import RequestKey
 from tests.refusals import about
 
 KEY = RequestKey(bytes(32))

@@ -25,8 +25,8 @@ from mbd.records import now
 from mbd.steps import features, train, verify
 from mbd.storage import open_store
 from mbd.storage.store import update
+from mbd.trust.commitments import read_lineage_key
 from mbd.trust.keys import load_signer, make_keys
-from mbd.trust.lineage_key import read_lineage_key
 from mbd.trust.trust_file import read_trust
 from tests.certificate.authority import key_settings
 from tests.production.disclosed import check_only_what_is_disclosed_is_published

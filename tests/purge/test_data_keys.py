@@ -9,7 +9,7 @@ import pytest
 from mbd.formats.purge import PlaceRecord
 from mbd.formats.shredding import read_shredding
 from mbd.formats.statement import DeletionStatement, PurgeStatement
-from mbd.history.state import read_entry
+from mbd.history.entries import read_entry
 from mbd.params.operations import ShreddingSettings
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.places.data_keys import DataKeys, data_keys

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from mbd.formats.verdict import Decision
-from mbd.history.state import InvalidCertificate
+from mbd.history.entries import InvalidCertificate
 from mbd.report.index import IndexRow, RequestRow, index_page
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown

@@ -18,8 +18,8 @@ from mbd.formats.files import WEIGHTS
 from mbd.randomness import stream
 from mbd.trust.trust_file import read_trust
 from mbd.verifier.checks import REAUDIT
-from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
-from mbd.verifier.verdict import Verdict
+from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, VALIDITY
+from mbd.verifier.verdict import SIGNATURES, Verdict
 from tests.certificate.tampering import (
     GONE,
     Mutation,

@@ -1,7 +1,7 @@
 """Certificates and models over HTTP."""
 
 from mbd.formats.layout import certificate_name
-from mbd.verifier.words import COPIES
+from mbd.verifier.verdict import COPIES
 from tests.monitoring.golden_store import golden
 from tests.serving.site import Site, SiteClient
 

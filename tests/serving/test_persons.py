@@ -9,7 +9,7 @@ from mbd.features.contract import FeatureSet
 from mbd.history.lineage import SUBJECTS, read_subject
 from mbd.params import load_params
 from mbd.steps import features
-from mbd.trust.lineage_key import LineageKey
+from mbd.trust.commitments import LineageKey
 from tests.production.small import SETTINGS
 from tests.serving.site import Site, SiteClient
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mbd.formats.deletion import INDICES
-from mbd.formats.files import REPORT, WEIGHTS
+from mbd.formats.files import INDICES, REPORT, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name, proof_name
 from tests.monitoring.golden_store import golden
 from tests.serving.site import Site, SiteClient

@@ -16,8 +16,7 @@ from mbd.formats.layout import LatestPointer, latest_name
 from mbd.records import now
 from mbd.steps import verify
 from mbd.storage.store import NotThereError, update
-from mbd.verifier.reader import SIGNATURES
-from mbd.verifier.verdict import CONSISTENCY, REPRODUCTION, WITHDRAWAL
+from mbd.verifier.verdict import CONSISTENCY, REPRODUCTION, SIGNATURES, WITHDRAWAL
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
 from tests.features.build import synthetic_set

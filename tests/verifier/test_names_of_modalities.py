@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.formats.deletion import INDICES
+from mbd.formats.files import INDICES
 from mbd.model.checkpoint import load_model
 from mbd.params import load_params
 from mbd.steps import delete, features, train

@@ -20,7 +20,7 @@ from mbd.errors import VerificationError
 from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.layout import LatestPointer, certificate_name, latest_name, object_name, proof_name
 from mbd.formats.statement import DeletionStatement, to_payload
-from mbd.history.state import read_entry
+from mbd.history.entries import read_entry
 from mbd.log.append import append
 from mbd.log.checkpoint import leaf_of
 from mbd.params import load_params

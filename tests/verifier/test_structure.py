@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from mbd.formats.deletion import INDICES
+from mbd.formats.files import INDICES
 from mbd.formats.model import ColumnRange, ModelRecord
 from mbd.model.checkpoint import load_model
 from mbd.params import load_params

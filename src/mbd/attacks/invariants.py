@@ -24,7 +24,8 @@ import numpy as np
 
 from mbd.attacks.audit_input import AuditInput, StoredModel
 from mbd.files import sha256_file
-from mbd.formats.deletion import INDICES, DeletionRecord
+from mbd.formats.deletion import DeletionRecord
+from mbd.formats.files import INDICES
 from mbd.formats.guarantee import Guarantee, LineageBudget
 from mbd.formats.leakage import InvariantRecord
 from mbd.formats.model import TensorRecord

@@ -54,8 +54,7 @@ from mbd.formats.statement import (
 )
 from mbd.formats.strength import STRENGTH, shortfalls
 from mbd.registry import METHODS
-from mbd.trust.commitments import Commitments
-from mbd.trust.lineage_key import LineageKey
+from mbd.trust.commitments import Commitments, LineageKey
 from mbd.verifier.gate import gate_check
 
 _ELSEWHERE = {"variant", "calibration", "noise", "sensitivity", "clip_radius", "sigma", "rho", "finetuning"}

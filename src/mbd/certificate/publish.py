@@ -41,9 +41,8 @@ from mbd.formats.layout import (
 from mbd.formats.statement import SUBJECTS, AboutCertificate, AnyStatement, DeletionStatement
 from mbd.history.history import ModelHistory, trained_on_revoked
 from mbd.history.replay import read_history
-from mbd.log.append import append, complete
-from mbd.log.checkpoint import Checkpoint, Inclusion, check_log_signer, leaf_of
-from mbd.log.memory import open_to_sign
+from mbd.log.append import append, check_log_signer, complete, open_to_sign
+from mbd.log.checkpoint import Checkpoint, Inclusion, leaf_of
 from mbd.log.reader import Log
 from mbd.log.repair import Repaired, renew_head, repair_log
 from mbd.params.operations import CertificateSettings, StoreSettings

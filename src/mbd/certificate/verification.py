@@ -17,8 +17,8 @@ from mbd.records import now
 from mbd.trust.trust_file import Trust
 from mbd.verifier.bundle import VerificationInput, from_folder, from_store
 from mbd.verifier.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name, in_short
-from mbd.verifier.reader import CANONICAL, SCHEMA, SIGNATURES, VALIDITY, ParsedEnvelope, verify_envelope
-from mbd.verifier.verdict import Check, StoreStatus, Verdict, decide, failed, not_asked, not_checkable
+from mbd.verifier.reader import CANONICAL, SCHEMA, VALIDITY, ParsedEnvelope, verify_envelope
+from mbd.verifier.verdict import SIGNATURES, Check, StoreStatus, Verdict, decide, failed, not_asked, not_checkable
 
 if TYPE_CHECKING:
     from mbd.history.history import History

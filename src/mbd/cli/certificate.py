@@ -22,8 +22,9 @@ from mbd.cli.options import (
 
 if TYPE_CHECKING:
     from mbd.certificate.publish import Publisher
+    from mbd.history.entries import CertificateEntry, InvalidCertificate
     from mbd.history.facts import CertificateFacts
-    from mbd.history.state import CertificateEntry, InvalidCertificate, Status
+    from mbd.history.state import Status
     from mbd.params import Params
 
 _LOG = logging.getLogger(__name__)
@@ -44,7 +45,8 @@ def command() -> None:
 @with_params
 def list_certificates(params: "Params", **log: Any) -> None:
     """List the certificates in a store with the verdict on each, by the log, and its state."""
-    from mbd.history.state import invalid_entries, status_in
+    from mbd.history.entries import invalid_entries
+    from mbd.history.state import status_in
     from mbd.records import now
 
     history = read_log(params, **log)
@@ -74,7 +76,7 @@ def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", prob
 def show(params: "Params", certificate: str, store: str | None, trust: Path | None) -> None:
     """Show a certificate: one in a store, or the one in a bundle's folder."""
     from mbd.formats.statement import to_payload
-    from mbd.history.state import read_entry
+    from mbd.history.entries import read_entry
     from mbd.log.reader import Log
     from mbd.records import now
     from mbd.report.text import to_text
@@ -196,7 +198,7 @@ def _publisher(params: "Params", url: str | None) -> "Publisher":
 
 
 def _entry(publisher: "Publisher", certificate: str) -> "CertificateEntry":
-    from mbd.history.state import read_entry
+    from mbd.history.entries import read_entry
     from mbd.records import now
 
     return read_entry(publisher.store, certificate, publisher.trust, now())

@@ -133,7 +133,7 @@ def adopt(params: "Params", store: str | None, trust: Path | None, yes: bool) ->
     says which of them counts. What is given up is listed before. It stays signed: readers who have seen it refuse this
     log, and need to hear why.
     """
-    from mbd.history.memory import given_up
+    from mbd.history.replay import list_lost_entries
     from mbd.log.check import take_up
     from mbd.log.memory import read_memory
     from mbd.log.reader import Log
@@ -141,7 +141,7 @@ def adopt(params: "Params", store: str | None, trust: Path | None, yes: bool) ->
 
     opened, trusted = existing_store(params, store), read_trust(trust or Path(params.certificate.trust))
     log, memory = Log(opened, trusted.as_if_none_revoked()), read_memory(trusted)
-    lost = given_up(log, trusted)
+    lost = list_lost_entries(log, trusted)
     if memory.seen.size:
         _LOG.warning("seen here before: %d entries, in %s; this log has %d", memory.seen.size, memory.url, log.size)
     for line in lost or ["no entry that is known here"]:

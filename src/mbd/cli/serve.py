@@ -54,7 +54,7 @@ def command(
     from mbd.serving.server import Listening, serve
     from mbd.serving.service import Service
     from mbd.steps.step import read_folder
-    from mbd.trust.lineage_key import read_lineage_key
+    from mbd.trust.commitments import read_lineage_key
     from mbd.trust.trust_file import read_trust
 
     listening = Listening(address, port, tls_cert, tls_key)

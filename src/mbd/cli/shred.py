@@ -11,7 +11,8 @@ from mbd.cli.options import CommandGroup, print_result, wants_json, with_params
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
-    from mbd.formats.shredding import KeyEntry, Kind
+    from mbd.formats.shredding import KeyEntry
+    from mbd.formats.statement import KeyKind
     from mbd.params import Params
 
 _LOG = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ def destroy(
     params: "Params",
     modalities: tuple[str, ...],
     lineage: str | None,
-    kinds: tuple["Kind", ...],
+    kinds: tuple["KeyKind", ...],
     reason: str,
     yes: bool,
 ) -> None:

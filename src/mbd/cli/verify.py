@@ -58,7 +58,7 @@ def verify_command(
     VERIFIED, as the store alone knows whether the certificate is in force.
     """
     from mbd.steps import verify
-    from mbd.verifier.words import verdict_text
+    from mbd.verifier.verdict import verdict_text
 
     if reproduce != (features is not None):
         raise click.UsageError("--reproduce and --features DIR belong together")

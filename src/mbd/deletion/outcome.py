@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mbd.features.contract import FeatureSet
-from mbd.formats.deletion import Rounding
 from mbd.formats.model import ModelRecord
+from mbd.formats.predicate import Rounding
 from mbd.tensors import Array
 
 

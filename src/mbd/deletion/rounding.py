@@ -18,8 +18,8 @@ import numpy as np
 
 from mbd.features.contract import Split
 from mbd.features.rows import Rows
-from mbd.formats.deletion import MOST_BITS, Rounding
 from mbd.formats.model import ModelRecord
+from mbd.formats.predicate import MOST_BITS, Rounding
 from mbd.model.predictor import Model, TakesWeights
 from mbd.params.deletion import SurgerySettings
 from mbd.registry import BACKBONES

@@ -5,16 +5,14 @@ same deletion without noise gives the same bytes (how long the phases took is in
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from mbd.formats.guarantee import Guarantee, LineageBudget
 from mbd.formats.model import ComponentName
+from mbd.formats.predicate import Rounding
 from mbd.records import Digest, Record
 
 DELETION = "deletion.json"
-INDICES = "indices.safetensors"
 
 
 class DeletionTarget(Record):
@@ -30,23 +28,6 @@ class IndexRecord(Record):
     sha256: Digest
     count: int
     by_tensor: dict[str, int]
-
-
-MOST_BITS = 15
-"""of the mantissa of a released number, where a method rounds; a float32 has 23"""
-
-
-class Rounding(Record):
-    """How released numbers were rounded: all bits of a mantissa beyond the first `mantissa_bits` are 0."""
-
-    mantissa_bits: Annotated[int, Field(ge=1, le=MOST_BITS)]
-    chosen_by: str
-    """what decided how many; never test rows"""
-    rows: int
-    """rows that the losses were measured on"""
-    loss: float
-    """mean prediction loss before rounding, without the deleted modalities"""
-    loss_rounded: float
 
 
 class DeletionRecord(Record):

@@ -2,6 +2,7 @@
 
 WEIGHTS = "model.safetensors"
 MODEL = "model.json"
+INDICES = "indices.safetensors"
 METRICS = "metrics.json"
 REPORT = "report.md"
 CERTIFICATE = "certificate.json"

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from mbd.formats.audit import AuditSummary
-from mbd.formats.deletion import Rounding
 from mbd.formats.guarantee import Delta, Guarantee, Kind, LineageBudget, NonNegative, Positive, claimable
 from mbd.formats.model import ComponentName
 from mbd.names import Line, Name
@@ -34,6 +33,23 @@ METHOD_KINDS: Mapping[str, Kind] = {"surgery": "empirical", "certified": "certif
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$")]
 """an identifier that is no sentence and no address"""
+
+
+MOST_BITS = 15
+"""of the mantissa of a released number, where a method rounds; a float32 has 23"""
+
+
+class Rounding(Record):
+    """How released numbers were rounded: all bits of a mantissa beyond the first `mantissa_bits` are 0."""
+
+    mantissa_bits: Annotated[int, Field(ge=1, le=MOST_BITS)]
+    chosen_by: str
+    """what decided how many; never test rows"""
+    rows: int
+    """rows that the losses were measured on"""
+    loss: float
+    """mean prediction loss before rounding, without the deleted modalities"""
+    loss_rounded: float
 
 
 class DigestOrCommitment(Record):

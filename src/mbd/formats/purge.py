@@ -1,8 +1,8 @@
-"""What a purge records: `purge.json`, the published report of it, and the list of files that must not reappear.
+"""What a purge records: `purge.json`, and the list of files that must not reappear.
 
-`purge.json` names digests, paths and addresses and stays with the operator. The published report has numbers only: for
-each place, what was found and what is left. It commits the operator to `purge.json` by its SHA-256; the file holds
-32 random bytes, so the digest reveals nothing else about it.
+`purge.json` names digests, paths and addresses and stays with the operator. The published report, the predicate
+:class:`mbd.formats.statement.PurgeReport`, has numbers only. It commits the operator to `purge.json` by its SHA-256;
+the file holds 32 random bytes, so the digest reveals nothing else about it.
 """
 
 from typing import Annotated, Literal
@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mbd.formats.predicate import Count, Erasure
-from mbd.formats.shredding import ShreddingFacts
+from mbd.formats.statement import PlaceReport, ShreddingFacts
 from mbd.records import Digest, Record, Time
 
 PURGE = "purge.json"
@@ -69,42 +69,6 @@ class Obstacle(Record):
     """what the operator must do"""
     blocking: bool = True
     """whether it is not known that nothing is left; false: listed only"""
-
-
-class PlaceReport(Record):
-    """A place that was searched."""
-
-    kind: str
-    """workspace, DVC cache, DVC remote, …"""
-    found: Count
-    """copies and versions found there"""
-    removed: Count
-    left: Count
-    """copies that are still there, by a fresh listing"""
-    gone: bool
-    """whether a fresh listing of the whole place has shown that nothing is left"""
-    reasons: tuple[str, ...]
-    """why something is left or unknown, in words that name nothing"""
-
-
-class PurgeReport(Record):
-    """Copies of the old weights, and of what else was to go, were searched for and removed."""
-
-    erasure: Erasure
-    targets: dict[str, Count]
-    """how many files were searched for, by what they are: weights, snapshot, features, export"""
-    modalities: tuple[str, ...]
-    """modalities whose feature files were searched for as well"""
-    excepted: Count
-    """files that were to go and stay, because other models need them"""
-    places: tuple[PlaceReport, ...]
-    shredding: ShreddingFacts | None = None
-    """data keys that were destroyed, so that encrypted copies anywhere can no longer be read; null: there were none"""
-    proof: Digest
-    """SHA-256 of purge.json"""
-    tombstones: Digest
-    """SHA-256 of the list of these files, which stays private; they must not reappear"""
-    issued: Time
 
 
 class PlaceRecord(PlaceReport):

@@ -11,12 +11,12 @@ from typing import Literal, get_args
 
 from pydantic import AwareDatetime
 
+from mbd.formats.statement import DestroyedKey, KeyKind, ShreddingFacts
 from mbd.names import Line
 from mbd.records import Digest, Record
 
 RECORD = "shredding.json"
-Kind = Literal["features", "models"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[KeyKind, ...] = get_args(KeyKind)
 _COMMITTED = b"urn:missing-by-design:data-key:v1"
 
 
@@ -24,7 +24,7 @@ class KeyName(Record):
     """What a key is for: a modality's feature files, or its part in the models of a lineage."""
 
     lineage: str
-    kind: Kind
+    kind: KeyKind
     modality: str
     """`_rows` for ids, groups and labels of a FeatureSet"""
 
@@ -56,7 +56,7 @@ class ShreddingRecord(Record):
     format: Literal["urn:missing-by-design:shredding-record:v1"] = "urn:missing-by-design:shredding-record:v1"
     keys: tuple[KeyEntry, ...] = ()
 
-    def of(self, lineage: str, modalities: tuple[str, ...], kinds: tuple[Kind, ...]) -> tuple[KeyEntry, ...]:
+    def of(self, lineage: str, modalities: tuple[str, ...], kinds: tuple[KeyKind, ...]) -> tuple[KeyEntry, ...]:
         """Return the keys of these modalities in a lineage, those destroyed too."""
         wanted = {(lineage, kind, modality) for kind in kinds for modality in modalities}
         return tuple(key for key in self.keys if (key.name.lineage, key.name.kind, key.name.modality) in wanted)
@@ -69,25 +69,6 @@ class ShreddingRecord(Record):
         """Return the record with this entry in place of the one with its id, or after all others."""
         keys = {key.id: key for key in self.keys} | {entry.id: entry}
         return self.model_copy(update={"keys": tuple(keys.values())})
-
-
-class DestroyedKey(Record):
-    """A key that is gone."""
-
-    id: Digest
-    kind: Kind
-    modality: str
-    at: AwareDatetime
-
-
-class ShreddingFacts(Record):
-    """What can be stated of the keys of revoked modalities: for `purge.json` and for certificates."""
-
-    destroyed: tuple[DestroyedKey, ...]
-    whole: bool
-    """whether none of the keys asked for is left"""
-    record: Digest
-    """SHA-256 of shredding.json"""
 
 
 def key_id(secret: bytes) -> str:
@@ -104,7 +85,7 @@ def read_shredding(folder: Path) -> ShreddingRecord:
 
 
 def shredding_facts(
-    folder: Path, lineage: str, modalities: tuple[str, ...], kinds: tuple[Kind, ...] = KINDS
+    folder: Path, lineage: str, modalities: tuple[str, ...], kinds: tuple[KeyKind, ...] = KINDS
 ) -> ShreddingFacts | None:
     """Return what can be stated of these modalities' keys in `folder`; None if there never were any."""
     return facts_of(folder, read_shredding(folder).of(lineage, modalities, kinds))

@@ -19,15 +19,13 @@ import json
 from typing import Annotated, Any, Final, Literal, get_args
 
 import rfc8785
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_validator
 
 from mbd.errors import VerificationError
 from mbd.formats.audit import AuditSummary
-from mbd.formats.deletion import INDICES
-from mbd.formats.files import CERTIFICATE, MODEL, REPORT, WEIGHTS
+from mbd.formats.files import CERTIFICATE, INDICES, MODEL, REPORT, WEIGHTS
 from mbd.formats.leakage import LEAKAGE
-from mbd.formats.predicate import Count, Predicate, RequestReference
-from mbd.formats.purge import PurgeReport
+from mbd.formats.predicate import Count, Erasure, Predicate, RequestReference
 from mbd.formats.registration import Registration, Reinstatement
 from mbd.names import Line, Name
 from mbd.records import Digest, Record, Time, invalid
@@ -45,6 +43,8 @@ NOTHING_HELD_TYPE: Final = "urn:missing-by-design:nothing-held:v1"
 SUBJECTS = (WEIGHTS, MODEL, INDICES, LEAKAGE, REPORT)
 """the files that a certificate is about; `leakage.json` only where there are attacks"""
 
+KeyKind = Literal["features", "models"]
+"""what a data key is for: feature files, or what models have of a modality"""
 _EXACT_INTEGERS = 2**53
 
 
@@ -153,6 +153,61 @@ class Reaudit(Record):
     def passed(self) -> bool:
         """Whether the gate still opens."""
         return self.audit.decision == "passed"
+
+
+class DestroyedKey(Record):
+    """A key that is gone."""
+
+    id: Digest
+    kind: KeyKind
+    modality: str
+    at: AwareDatetime
+
+
+class ShreddingFacts(Record):
+    """What can be stated of the keys of revoked modalities: for `purge.json` and for certificates."""
+
+    destroyed: tuple[DestroyedKey, ...]
+    whole: bool
+    """whether none of the keys asked for is left"""
+    record: Digest
+    """SHA-256 of shredding.json"""
+
+
+class PlaceReport(Record):
+    """A place that was searched."""
+
+    kind: str
+    """workspace, DVC cache, DVC remote, …"""
+    found: Count
+    """copies and versions found there"""
+    removed: Count
+    left: Count
+    """copies that are still there, by a fresh listing"""
+    gone: bool
+    """whether a fresh listing of the whole place has shown that nothing is left"""
+    reasons: tuple[str, ...]
+    """why something is left or unknown, in words that name nothing"""
+
+
+class PurgeReport(Record):
+    """Copies of the old weights, and of what else was to go, were searched for and removed."""
+
+    erasure: Erasure
+    targets: dict[str, Count]
+    """how many files were searched for, by what they are: weights, snapshot, features, export"""
+    modalities: tuple[str, ...]
+    """modalities whose feature files were searched for as well"""
+    excepted: Count
+    """files that were to go and stay, because other models need them"""
+    places: tuple[PlaceReport, ...]
+    shredding: ShreddingFacts | None = None
+    """data keys that were destroyed, so that encrypted copies anywhere can no longer be read; null: there were none"""
+    proof: Digest
+    """SHA-256 of purge.json"""
+    tombstones: Digest
+    """SHA-256 of the list of these files, which stays private; they must not reappear"""
+    issued: Time
 
 
 class SupersessionStatement(_AboutCertificate):

@@ -25,7 +25,7 @@ from mbd.formats.statement import DeletionStatement
 from mbd.history.history import History
 from mbd.privacy.ledger import Ledger, StatedCharge, read_ledger
 from mbd.storage.store import NotThereError, Store, update
-from mbd.trust.lineage_key import LineageKey
+from mbd.trust.commitments import LineageKey
 
 RECORDS = "deletions/"
 SUBJECTS = "subjects/"

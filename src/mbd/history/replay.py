@@ -5,32 +5,40 @@
     envelopes      `certificates/DIGEST/certificate.json`, whose SHA-256 is the leaf
     statements     what :mod:`mbd.verifier.reader` accepts, at the time at which the log says it was logged
 
-Membership in the tree takes the place of each `proof.json`. The result is kept (:mod:`mbd.history.memory`), and the
-next replay reads only entries after it; a log that is older than the one that was read here before, or does not
-continue it, is refused (:mod:`mbd.log.memory`). Entries that could not be read are tried again.
+Membership in the tree takes the place of each `proof.json`. The result is kept in the cache folder (:class:`Memory`),
+and the next replay reads only entries after it. What is kept decides nothing: it serves for the log whose first entries
+have the same hashes, and is made again for another. A log that is older than the one that was read here before, or does
+not continue it, is refused (:mod:`mbd.log.memory`). Entries that could not be read are tried again.
 """
 
+import hashlib
+import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from mbd.errors import DataError, VerificationError
-from mbd.files import canonical_digest
+from mbd.files import canonical_digest, write_file
 from mbd.formats.layout import certificate_name
 from mbd.formats.statement import AnyStatement, DeletionStatement, RegistrationStatement, subject_certificates
 from mbd.history.facts import (
     CertificateFacts,
     EntryFinding,
     RegistrationFacts,
+    StatementFacts,
     certificate_facts,
     registration_facts,
     statement_facts,
 )
 from mbd.history.history import History
-from mbd.history.memory import Memory, cache_file, read_kept, write_kept
-from mbd.log.memory import Head, LogMemory, head_of, location, open_log, read_memory, remember
+from mbd.log.memory import Head, LogMemory, cache_folder, head_of, location, open_log, read_memory, remember
 from mbd.log.merkle import leaf_hash
 from mbd.log.reader import Log
 from mbd.log.tiles import WIDTH, Edge
@@ -40,6 +48,60 @@ from mbd.verifier.reader import is_void, verify_logged
 from mbd.verifier.verdict import problems_of
 
 _THREADS = 16
+_LOG = logging.getLogger(__name__)
+
+
+Bytes = Annotated[bytes, PlainSerializer(lambda data: data.hex(), str), PlainValidator(bytes.fromhex)]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What was kept of one log; by default, nothing."""
+
+    trust: str = ""
+    """SHA-256 of the trust that the entries were verified with"""
+    size: int = 0
+    """how many entries were read, all of which could be"""
+    edge: dict[int, list[Bytes]] = field(default_factory=dict)
+    """hashes of the partial tiles of this size, by level"""
+    certificates: list[CertificateFacts] = field(default_factory=list)
+    registrations: list[RegistrationFacts] = field(default_factory=list)
+    statements: list[StatementFacts] = field(default_factory=list)
+    findings: list[EntryFinding] = field(default_factory=list)
+
+
+@cache
+def _form() -> TypeAdapter[Memory]:
+    return TypeAdapter(Memory)
+
+
+def cache_file(url: str, trust: Trust) -> Path | None:
+    """Return the file of what was kept of the log in a store; None where there is no place for it."""
+    name = hashlib.sha256(f"{trust.log_origin}\n{location(url)}".encode()).hexdigest()
+    folder = cache_folder()
+    return folder / "history" / f"{name}.json" if folder else None
+
+
+def _read_kept(file: Path | None) -> Memory:
+    """Return what a file keeps: nothing if there is none, or none that is readable."""
+    try:
+        return _form().validate_json(file.read_bytes()) if file else Memory()
+    except OSError:
+        return Memory()
+    except ValidationError:
+        _LOG.warning("the cache of the log's history is not readable, so the whole log is read again: %s", file)
+        return Memory()
+
+
+def _write_kept(file: Path | None, memory: Memory) -> None:
+    """Replace what a file keeps; where it cannot be written, the next replay reads more."""
+    if file is None:
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, _form().dump_json(memory), mode=0o600)
+    except OSError as error:
+        _LOG.debug("the log's history is not cached: %s", error)
 
 
 def read_history(store: Store, trust: Trust, *, cached: bool = True) -> History:
@@ -77,7 +139,7 @@ class LogReplay:
         memory = read_memory(trust) if self._cached else LogMemory()
         log, _ = open_log(self._store, trust, max(memory, self._seen, key=lambda known: known.seen.size))
         file = cache_file(self._store.url, trust) if self._cached else None
-        known = self._known or read_kept(file)
+        known = self._known or _read_kept(file)
         entries = _Entries(self._store, trust, log, known)
         whole = entries.read_all(pause)
         if not whole and known.size:  # what was kept may be of another log, which counts here no longer
@@ -89,7 +151,7 @@ class LogReplay:
         self._known, self._seen = known, LogMemory(seen=head_of(log), url=location(self._store.url))
         if entries.read and not entries.blocked:
             self._known = entries.to_cache()
-            write_kept(file, self._known)
+            _write_kept(file, self._known)
         if self._cached:
             remember(log)
         return entries.history()
@@ -159,12 +221,12 @@ class _Entries:
 
     def _keep(self, entry: "_Judged") -> None:
         self.read += 1
-        if isinstance(entry.said, EntryFinding):
-            self._findings.append(entry.said)
-        elif isinstance(entry.said, CertificateFacts):
-            self._certificates.setdefault(entry.digest, entry.said)
-        elif isinstance(entry.said, RegistrationFacts):
-            self._registrations.setdefault(entry.digest, entry.said)
+        if isinstance(entry.facts, EntryFinding):
+            self._findings.append(entry.facts)
+        elif isinstance(entry.facts, CertificateFacts):
+            self._certificates.setdefault(entry.digest, entry.facts)
+        elif isinstance(entry.facts, RegistrationFacts):
+            self._registrations.setdefault(entry.digest, entry.facts)
         if entry.statement is not None:
             for about in subject_certificates(entry.statement):
                 certificate = self._certificates.get(about)
@@ -188,7 +250,7 @@ class _Judged:
 
     index: int
     digest: str
-    said: EntryFinding | CertificateFacts | RegistrationFacts | None = None
+    facts: EntryFinding | CertificateFacts | RegistrationFacts | None = None
     statement: AnyStatement | None = None
     """one about certificates"""
 
@@ -216,3 +278,16 @@ def _damaged() -> VerificationError:
         "the log is damaged: its entries do not lead to the root that is signed",
         hint="`mbd log check` finds all damage; restore the object from a copy of the store",
     )
+
+
+def list_lost_entries(log: Log, trust: Trust) -> list[str]:
+    """Say which entries are lost, of those that were read here before, if this log is the one that counts."""
+    kept = _read_kept(cache_file(read_memory(trust).url, trust))
+    entries = {c.index: (c.digest, f"certificate of {c.model}, {', '.join(c.modalities)}") for c in kept.certificates}
+    entries |= {r.index: (r.digest, f"registration of {r.model}") for r in kept.registrations}
+    entries |= {s.index: (s.digest, f"{s.kind} of {s.about[:16]}") for s in kept.statements if s.index not in entries}
+    return [
+        f"entry {index}: {digest[:16]}, {what}"
+        for index, (digest, what) in sorted(entries.items())
+        if index >= log.size or log.entry(index).hex() != digest
+    ]

@@ -40,7 +40,7 @@ from mbd.shredding.keys import Keyring
 from mbd.shredding.private_folder import private_folder
 from mbd.shredding.vault import encrypt_folder
 from mbd.steps.step import StepContext, step_context
-from mbd.trust.lineage_key import read_lineage_key
+from mbd.trust.commitments import read_lineage_key
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

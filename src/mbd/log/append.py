@@ -17,15 +17,17 @@ after the head is met while looking for a free place. An append costs a fixed nu
 one or two more for each level of tiles, ⌈log₂₅₆ n⌉.
 """
 
+import base64
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime
 
 from securesystemslib.signer import Signer
 
-from mbd.errors import DataError, VerificationError
-from mbd.log.checkpoint import Checkpoint, Inclusion, check_log_signer, sign_checkpoint
-from mbd.log.memory import Head, contradiction, open_to_sign, read_memory, remember
+from mbd.errors import DataError, UsageError, VerificationError
+from mbd.log.checkpoint import DATED, PLAIN, Checkpoint, Inclusion, NoteSignature, dated, note_key_id
+from mbd.log.memory import Head, contradiction, open_log, read_memory, remember
 from mbd.log.merkle import HASH_SIZE, leaf_hash
 from mbd.log.reader import MOST_AT_ONCE, Log, LogDamagedError, read_claim, read_place
 from mbd.log.tiles import (
@@ -42,11 +44,10 @@ from mbd.log.tiles import (
 )
 from mbd.records import now
 from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store
-from mbd.trust.trust_file import Trust
+from mbd.trust.public_keys import ED25519, key_id, public_pem, raw_ed25519
+from mbd.trust.trust_file import Trust, signs
 
 _AT_ONCE = 8
-
-
 CheckLeaf = Callable[[bytes], object]
 """raises a DataError or VerificationError for a leaf that must not be logged"""
 
@@ -147,6 +148,63 @@ def advance(log: Log, tag: str | None, place: int, signer: Signer, check: CheckL
         store.replace(CHECKPOINT, note.encode(), expected=tag)
     except ConflictError:
         return  # the other writer has moved it over the same claims
+
+
+def open_to_sign(store: Store, trust: Trust) -> tuple[Log, str | None]:
+    """Return the log, to sign a head after this one, and the tag of its head.
+
+    Raises:
+        VerificationError: It is not the newest log that is known here, this machine has never signed it, or it has
+            signed another one.
+    """
+    log, tag = open_log(store, trust, read_memory(trust))
+    signed = read_memory(trust).signed  # another process of this machine may have begun the log meanwhile
+    if signed is None and log.size:
+        raise VerificationError(
+            f"this machine has never signed the log {log.trust.log_origin}, which has {log.size} entries here: it may "
+            "be an old copy, and two histories would be signed",
+            file=log.store.url,
+            hint="where this is the first time, say so by --first-time (certificate.first_time): the log is compared "
+            "with all signed checkpoints in the store",
+        )
+    if signed is None:
+        remember(log, Head())
+    elif signed.size <= log.size and not log.continues(signed.size, bytes.fromhex(signed.root)):
+        raise contradiction(log, signed)
+    return log, tag
+
+
+def sign_checkpoint(size: int, root: bytes, time: datetime, signer: Signer, trust: Trust) -> str:
+    """Return the note of a new head."""
+    origin = trust.log_origin
+    public = raw_ed25519(public_pem(signer))
+    text = f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
+    seconds = int(time.timestamp())
+    plain = bytes.fromhex(signer.sign(text.encode()).signature)
+    with_date = seconds.to_bytes(8) + bytes.fromhex(signer.sign(dated(text, seconds)).signature)
+    lines = [(PLAIN, plain), (DATED, with_date)]
+    return f"{text}\n" + "".join(
+        NoteSignature(origin, note_key_id(origin, kind, public), value).line for kind, value in lines
+    )
+
+
+def check_log_signer(signer: Signer, trust: Trust, time: datetime) -> None:
+    """Refuse a signer whose checkpoints would not be trusted."""
+    if signer.public_key.scheme != ED25519:
+        raise UsageError(
+            "a log's checkpoints are signed with Ed25519",
+            key="certificate.log_signer",
+            value=signer.public_key.scheme,
+            hint="`mbd keys new` makes such a key",
+        )
+    identity = key_id(public_pem(signer))
+    if not any(key.id == identity and signs(key, time) for key in trust.keys_for("log")):
+        raise UsageError(
+            "the trust file does not trust this key to sign the log now",
+            key="certificate.log_signer",
+            value=identity[:12],
+            hint="`mbd keys list` shows who is trusted; `mbd keys rotate log` makes a new key of the log",
+        )
 
 
 def _checked_claim(store: Store, place: int, check: CheckLeaf | None) -> bytes:

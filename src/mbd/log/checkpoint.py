@@ -19,18 +19,15 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
-from mbd.errors import UsageError, VerificationError
+from mbd.errors import VerificationError
 from mbd.log.merkle import HASH_SIZE, leaf_hash, root_by_inclusion
 from mbd.records import Digest, Record
-from mbd.trust.public_keys import ED25519, is_signature, key_id, public_pem, raw_ed25519
-from mbd.trust.trust_file import Logged, Trust, TrustedKey, refusal, signs
-
-if TYPE_CHECKING:
-    from securesystemslib.signer import Signer
+from mbd.trust.public_keys import is_signature, raw_ed25519
+from mbd.trust.trust_file import Logged, Trust, TrustedKey, refusal
 
 PLAIN, DATED = 0x01, 0x04
 _LATEST = 253402300799  # the last second that a datetime can hold
@@ -134,39 +131,6 @@ def verify_checkpoint(note: str, trust: Trust) -> Checkpoint:
         if not reason:
             return Checkpoint(origin, size, root, time, key, note)
     raise _refused(reason, UnknownLogKeyError)
-
-
-def sign_checkpoint(size: int, root: bytes, time: datetime, signer: "Signer", trust: Trust) -> str:
-    """Return the note of a new head."""
-    origin = trust.log_origin
-    public = raw_ed25519(public_pem(signer))
-    text = f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
-    seconds = int(time.timestamp())
-    plain = bytes.fromhex(signer.sign(text.encode()).signature)
-    with_date = seconds.to_bytes(8) + bytes.fromhex(signer.sign(dated(text, seconds)).signature)
-    lines = [(PLAIN, plain), (DATED, with_date)]
-    return f"{text}\n" + "".join(
-        NoteSignature(origin, note_key_id(origin, kind, public), value).line for kind, value in lines
-    )
-
-
-def check_log_signer(signer: "Signer", trust: Trust, time: datetime) -> None:
-    """Refuse a signer whose checkpoints would not be trusted."""
-    if signer.public_key.scheme != ED25519:
-        raise UsageError(
-            "a log's checkpoints are signed with Ed25519",
-            key="certificate.log_signer",
-            value=signer.public_key.scheme,
-            hint="`mbd keys new` makes such a key",
-        )
-    identity = key_id(public_pem(signer))
-    if not any(key.id == identity and signs(key, time) for key in trust.keys_for("log")):
-        raise UsageError(
-            "the trust file does not trust this key to sign the log now",
-            key="certificate.log_signer",
-            value=identity[:12],
-            hint="`mbd keys list` shows who is trusted; `mbd keys rotate log` makes a new key of the log",
-        )
 
 
 def _parse_text(text: str) -> tuple[str, int, bytes]:

@@ -179,30 +179,6 @@ def _not_the_one(log: Log, memory: LogMemory, problem: str, hint: str) -> Verifi
     return VerificationError(problem, file=log.store.url, hint=f"{hint}; {_DECIDE}")
 
 
-def open_to_sign(store: Store, trust: Trust) -> tuple[Log, str | None]:
-    """Return the log, to sign a head after this one, and the tag of its head.
-
-    Raises:
-        VerificationError: It is not the newest log that is known here, this machine has never signed it, or it has
-            signed another one.
-    """
-    log, tag = open_log(store, trust, read_memory(trust))
-    signed = read_memory(trust).signed  # another process of this machine may have begun the log meanwhile
-    if signed is None and log.size:
-        raise VerificationError(
-            f"this machine has never signed the log {log.trust.log_origin}, which has {log.size} entries here: it may "
-            "be an old copy, and two histories would be signed",
-            file=log.store.url,
-            hint="where this is the first time, say so by --first-time (certificate.first_time): the log is compared "
-            "with all signed checkpoints in the store",
-        )
-    if signed is None:
-        remember(log, Head())
-    elif signed.size <= log.size and not log.continues(signed.size, bytes.fromhex(signed.root)):
-        raise contradiction(log, signed)
-    return log, tag
-
-
 def contradiction(log: Log, signed: Head) -> VerificationError:
     """Return the error for a head that is not signed, because another one of its size was."""
     return VerificationError(

@@ -16,10 +16,19 @@ from securesystemslib.signer import Signer
 
 from mbd.errors import DataError, VerificationError
 from mbd.formats.layout import proof_name
-from mbd.log.append import CheckLeaf, complete, create_index, create_same, keep_head
+from mbd.log.append import (
+    CheckLeaf,
+    check_log_signer,
+    complete,
+    create_index,
+    create_same,
+    keep_head,
+    open_to_sign,
+    sign_checkpoint,
+)
 from mbd.log.check import check_log
-from mbd.log.checkpoint import Checkpoint, Inclusion, check_log_signer, sign_checkpoint, verify_checkpoint
-from mbd.log.memory import head_of, open_to_sign, remember
+from mbd.log.checkpoint import Checkpoint, Inclusion, verify_checkpoint
+from mbd.log.memory import head_of, remember
 from mbd.log.reader import Log, read_place
 from mbd.log.tiles import CHECKPOINT, claim_name
 from mbd.records import now

@@ -26,15 +26,14 @@ from mbd.formats.files import CERTIFICATE
 from mbd.formats.layout import CERTIFICATES, certificate_name, object_name
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.request import REQUESTS, DeletionRequest, State, parse_request
+from mbd.history.entries import read_leakage
 from mbd.history.facts import EntryFinding
 from mbd.history.history import MAX_AGE, History
-from mbd.history.memory import cache_file
-from mbd.history.replay import LogReplay
-from mbd.history.state import read_leakage
+from mbd.history.replay import LogReplay, cache_file
 from mbd.history.tombstones import read_list
 from mbd.storage import folder_of
 from mbd.storage.store import Store, StoredObject, StoreError
-from mbd.trust.lineage_key import RequestKey
+from mbd.trust.commitments import RequestKey
 from mbd.trust.trust_file import Trust, read_trust
 
 

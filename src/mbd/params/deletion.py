@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mbd.formats.deletion import MOST_BITS
+from mbd.formats.predicate import MOST_BITS
 from mbd.params.base import NonNegative, Positive, Seed, Settings, Share
 from mbd.registry import METHODS
 

@@ -30,8 +30,7 @@ from mbd.records import now
 from mbd.steps.publish import open_publisher
 from mbd.steps.revoked import open_subjects
 from mbd.storage import open_private
-from mbd.trust.commitments import Commitments
-from mbd.trust.lineage_key import LineageKey, read_lineage_key
+from mbd.trust.commitments import Commitments, LineageKey, read_lineage_key
 
 
 @dataclass(frozen=True)

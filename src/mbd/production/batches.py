@@ -39,7 +39,7 @@ from mbd.formats.request import Decision, DeletionRequest, Files, Lease, ModelLe
 from mbd.formats.statement import SUBJECTS
 from mbd.production.request_store import RequestStore
 from mbd.storage.store import OtherContentError, Store, update
-from mbd.trust.lineage_key import LineageKey
+from mbd.trust.commitments import LineageKey
 
 _LONGEST = 2
 """a lease that ends later than this many times its length from now was set by no worker"""

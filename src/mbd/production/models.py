@@ -10,9 +10,9 @@ from typing import Literal
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import write_file
 from mbd.formats.files import MODEL, WEIGHTS
+from mbd.history.entries import find_digest
 from mbd.history.facts import ReferenceFacts, RegistrationFacts, Release
 from mbd.history.history import WITHDRAWN, History, ModelHistory
-from mbd.history.state import find_digest
 from mbd.params import Params
 from mbd.production.register import open_registrar
 from mbd.production.releases import fetch_model

@@ -42,7 +42,7 @@ from mbd.steps.certify import issuer_of, provenance
 from mbd.steps.publish import open_publisher
 from mbd.steps.step import reads
 from mbd.storage import open_private
-from mbd.trust.lineage_key import LineageKey, read_lineage_key
+from mbd.trust.commitments import LineageKey, read_lineage_key
 
 _DIGITS = 4
 

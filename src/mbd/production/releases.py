@@ -32,7 +32,7 @@ from mbd.steps import features, train
 from mbd.steps.revoked import Revoked, read_log, respected_by_current
 from mbd.steps.step import StepRun, step_run
 from mbd.storage import open_private
-from mbd.trust.lineage_key import LineageKey, read_lineage_key
+from mbd.trust.commitments import LineageKey, read_lineage_key
 
 NAME = "fetch-current"
 _LOG = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from mbd.params import Params
 from mbd.records import invalid, now
 from mbd.storage import open_private
 from mbd.storage.store import NotThereError, OtherContentError, Store, update
-from mbd.trust.lineage_key import RequestKey, find_request_key
+from mbd.trust.commitments import RequestKey, find_request_key
 
 Clock = Callable[[], datetime]
 _LOG = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from mbd.errors import DataError, VerificationError
 from mbd.formats.request import OPEN, DeletionRequest
+from mbd.history.entries import InvalidCertificate, read_entries
 from mbd.history.history import History
 from mbd.history.replay import read_history
-from mbd.history.state import InvalidCertificate, read_entries
 from mbd.log.reader import Log
 from mbd.params import Params
 from mbd.production.request_store import RequestStore

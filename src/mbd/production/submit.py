@@ -23,7 +23,7 @@ from mbd.shredding.private_folder import private_folder
 from mbd.steps import features
 from mbd.steps.revoked import read_log
 from mbd.steps.step import reads
-from mbd.trust.lineage_key import read_lineage_key
+from mbd.trust.commitments import read_lineage_key
 
 _LOG = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ from mbd.steps.publish import open_publisher
 from mbd.steps.revoked import read_log
 from mbd.storage import open_store
 from mbd.storage.store import Store
-from mbd.trust.lineage_key import read_lineage_key
+from mbd.trust.commitments import read_lineage_key
 from mbd.verifier.bundle import Bundle
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0

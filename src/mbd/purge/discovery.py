@@ -38,8 +38,8 @@ from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import DigestOrCommitment
 from mbd.formats.purge import Needed, Target
 from mbd.formats.statement import DeletionStatement
+from mbd.history.entries import CertificateEntry, InvalidCertificate, read_entries
 from mbd.history.replay import read_history
-from mbd.history.state import CertificateEntry, InvalidCertificate, read_entries
 from mbd.purge.contents import tensor_digests
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Targets

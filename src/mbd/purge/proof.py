@@ -17,9 +17,8 @@ from typing import Literal
 
 from mbd.formats.files import CERTIFICATE
 from mbd.formats.predicate import Erasure
-from mbd.formats.purge import Needed, PlaceRecord, PurgeRecord, PurgeReport
-from mbd.formats.shredding import ShreddingFacts
-from mbd.formats.statement import PurgeStatement, subjects_of
+from mbd.formats.purge import Needed, PlaceRecord, PurgeRecord
+from mbd.formats.statement import PurgeReport, PurgeStatement, ShreddingFacts, subjects_of
 from mbd.purge.inventory import PlaceInventory
 from mbd.purge.targets import Targets
 from mbd.trust.commitments import SALT_BYTES

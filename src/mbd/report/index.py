@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mbd.formats.verdict import DECISIONS, Decision
-from mbd.history.state import CertificateEntry, InvalidCertificate
+from mbd.history.entries import CertificateEntry, InvalidCertificate
 from mbd.report.page.content import ABSENT, Block, Cell, Fact, Items, Link, Page, PageSection, PageTable, Text
 from mbd.report.page.origin import day
 

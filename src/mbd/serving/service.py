@@ -12,9 +12,10 @@ from mbd.background import Background
 from mbd.formats.files import MODEL
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import DeletionRequest
+from mbd.history.entries import entry_of
 from mbd.history.facts import CertificateFacts
 from mbd.history.history import History
-from mbd.history.state import Status, entry_of, status_in
+from mbd.history.state import Status, status_in
 from mbd.log.reader import Log
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
@@ -29,7 +30,7 @@ from mbd.serving.webhooks import Webhook, open_webhooks
 from mbd.serving.worker_process import WorkerProcess
 from mbd.storage import open_private
 from mbd.storage.store import Store, StoreError
-from mbd.trust.lineage_key import LineageKey
+from mbd.trust.commitments import LineageKey
 from mbd.trust.trust_file import read_trust
 
 if TYPE_CHECKING:

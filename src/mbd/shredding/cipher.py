@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import Field
 
 from mbd.errors import DataError
-from mbd.formats.shredding import KeyName, Kind
+from mbd.formats.shredding import KeyName
+from mbd.formats.statement import KeyKind
 from mbd.records import Digest, Record
 
 CHUNK = 1 << 17
@@ -40,7 +41,7 @@ class CipherSubject(Record):
     name: str
     """path of the file in its FeatureSet or model folder"""
     lineage: str
-    kind: Kind
+    kind: KeyKind
     modalities: tuple[str, ...]
     """the keys of all of them are needed"""
 

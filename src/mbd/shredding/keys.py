@@ -17,7 +17,8 @@ from typing import Literal
 
 from mbd.errors import DataError, UsageError
 from mbd.files import locked, sync, write_file
-from mbd.formats.shredding import RECORD, Destruction, KeyEntry, KeyName, Kind, ShreddingRecord, key_id, read_shredding
+from mbd.formats.shredding import RECORD, Destruction, KeyEntry, KeyName, ShreddingRecord, key_id, read_shredding
+from mbd.formats.statement import KeyKind
 from mbd.params.operations import ShreddingSettings
 from mbd.records import Digest, Record, now
 from mbd.shredding.wrapper import KEY_BYTES, UnwrapError, Wrapper, open_wrapper
@@ -107,7 +108,7 @@ class Keyring:
         return self._known[identity]
 
     def destroy(
-        self, lineage: str, modalities: tuple[str, ...], kinds: tuple[Kind, ...], reason: str
+        self, lineage: str, modalities: tuple[str, ...], kinds: tuple[KeyKind, ...], reason: str
     ) -> tuple[KeyEntry, ...]:
         """Destroy the keys of these modalities in a lineage; return their entries, also those destroyed before."""
         with self._locked():

@@ -6,7 +6,6 @@
 The context (id and name of the data key) is authenticated, so that a wrapped key cannot be used in place of another.
 """
 
-import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mbd.errors import DataError, UsageError, extras_named
-from mbd.files import write_file
+from mbd.files import read_secret, write_file
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -91,23 +90,9 @@ class FileWrapper:
             raise UnwrapError(f"file:{self.file}") from error
 
     def _cipher(self) -> AESGCM:
+        hint = "`mbd shred keys` creates one; shredding.wrapper is its location"
         try:
-            with self.file.open("r", encoding="ascii") as stream:
-                mode, text = os.fstat(stream.fileno()).st_mode, stream.read()
-                # A secret in a container is mounted read-only, and its mode cannot be chosen freely.
-                mounted = os.fstatvfs(stream.fileno()).f_flag & os.ST_RDONLY
-        except OSError as error:
-            raise UsageError(
-                f"the wrapping key cannot be read: {error.strerror}",
-                file=self.file,
-                hint="`mbd shred keys` creates one; shredding.wrapper is its location",
-            ) from error
-        except UnicodeDecodeError:
-            mode, text, mounted = 0, "", 0
-        if mode & 0o077 and not mounted:
-            raise UsageError("other users can read the wrapping key", file=self.file, hint=f"chmod 600 {self.file}")
-        try:
-            key = bytes.fromhex(text)
+            key = bytes.fromhex(read_secret(self.file, "wrapping key", hint).decode())
         except ValueError:
             key = b""
         if len(key) != KEY_BYTES:

@@ -25,14 +25,14 @@ from mbd.certificate.compose import reaudit
 from mbd.certificate.publish import announce
 from mbd.errors import DataError, GateRefusedError, UsageError, VerificationError
 from mbd.files import write_file
-from mbd.formats.deletion import INDICES, read_deletion
-from mbd.formats.files import MODEL, WEIGHTS
+from mbd.formats.deletion import read_deletion
+from mbd.formats.files import INDICES, MODEL, WEIGHTS
 from mbd.formats.layout import object_name
 from mbd.formats.statement import ReauditStatement
+from mbd.history.entries import read_entry
 from mbd.history.facts import audit_effect
 from mbd.history.lineage import restore, stated_charges
 from mbd.history.replay import read_history
-from mbd.history.state import read_entry
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.privacy.ledger import open_ledger
@@ -43,8 +43,7 @@ from mbd.steps.revoked import read_log
 from mbd.steps.step import reads, step_run
 from mbd.storage import open_store
 from mbd.storage.store import Store
-from mbd.trust.commitments import Commitments
-from mbd.trust.lineage_key import read_lineage_key
+from mbd.trust.commitments import Commitments, read_lineage_key
 from mbd.trust.trust_file import Trust, read_trust
 
 NAME = "fetch"

@@ -31,8 +31,7 @@ from mbd.certificate.compose import IssueContext, compose
 from mbd.certificate.inputs import CertificateInput, read_material
 from mbd.errors import GateRefusedError, MbdError, UsageError
 from mbd.files import sha256_file, write_file
-from mbd.formats.deletion import INDICES
-from mbd.formats.files import CERTIFICATE, MODEL, REPORT, WEIGHTS
+from mbd.formats.files import CERTIFICATE, INDICES, MODEL, REPORT, WEIGHTS
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import Issuer, Predicate, RequestReference
 from mbd.formats.statement import DeletionStatement, subjects_of
@@ -45,9 +44,8 @@ from mbd.report.page.markdown import to_markdown
 from mbd.steps.revoked import read_log
 from mbd.steps.step import reads, step_run, versions
 from mbd.tensors import open_tensors
-from mbd.trust.commitments import Commitments, keep_private
+from mbd.trust.commitments import Commitments, LineageKey, keep_private, read_lineage_key
 from mbd.trust.keys import sign_statement
-from mbd.trust.lineage_key import LineageKey, read_lineage_key
 from mbd.verifier.arithmetic import budget_check
 from mbd.verifier.checks import agreement_check, structural_claim
 from mbd.verifier.gate import gate_check, strength_check

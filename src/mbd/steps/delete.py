@@ -24,17 +24,10 @@ from mbd.deletion.reference import reference_distances
 from mbd.deletion.suitable import refuse_data, refuse_method
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.files import STEP_FILE, canonical_digest, read_json, sha256_file, write_file
-from mbd.formats.deletion import (
-    DELETION,
-    INDICES,
-    DeletionRecord,
-    DeletionTarget,
-    IndexRecord,
-    Rounding,
-    read_deletion,
-)
-from mbd.formats.files import WEIGHTS
+from mbd.formats.deletion import DELETION, DeletionRecord, DeletionTarget, IndexRecord, read_deletion
+from mbd.formats.files import INDICES, WEIGHTS
 from mbd.formats.guarantee import LineageBudget, claimable
+from mbd.formats.predicate import Rounding
 from mbd.markdown import ShownInNotebooks
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.compatible import open_for, refuse_foreign

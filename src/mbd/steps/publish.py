@@ -29,9 +29,9 @@ from mbd.log.memory import read_memory
 from mbd.params import Params
 from mbd.steps.step import reads, step_run
 from mbd.storage import open_private, open_store
+from mbd.trust.commitments import read_lineage_key
 from mbd.trust.envelope import certificate_digest
 from mbd.trust.keys import load_signer
-from mbd.trust.lineage_key import read_lineage_key
 from mbd.trust.trust_file import read_trust
 from mbd.verifier.bundle import VerificationInput
 from mbd.verifier.reader import parse_envelope

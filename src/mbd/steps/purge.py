@@ -23,9 +23,9 @@ from mbd.formats.files import WEIGHTS
 from mbd.formats.layout import Receipt
 from mbd.formats.purge import PURGE, PurgeRecord, Target
 from mbd.formats.statement import DeletionStatement
+from mbd.history.entries import CertificateEntry, read_entry
 from mbd.history.history import History
 from mbd.history.replay import read_history
-from mbd.history.state import CertificateEntry, read_entry
 from mbd.history.tombstones import Tombstones, keep_list
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import Params

@@ -24,7 +24,7 @@ from mbd.formats.layout import CERTIFICATES, certificate_name
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import Erasure
 from mbd.formats.statement import DeletionStatement
-from mbd.history.state import CertificateEntry, read_leakage
+from mbd.history.entries import CertificateEntry, read_leakage
 from mbd.log.checkpoint import Inclusion
 from mbd.log.reader import Log
 from mbd.records import now

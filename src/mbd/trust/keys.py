@@ -38,12 +38,12 @@ from securesystemslib.exceptions import UnsupportedLibraryError
 from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signer, SSlibKey
 
 from mbd.errors import MbdError, UsageError
-from mbd.files import locked, write_file
+from mbd.files import locked, read_secret, write_file
 from mbd.formats.statement import AnyStatement, to_payload
 from mbd.params.operations import CertificateSettings
 from mbd.records import invalid, now
+from mbd.trust.commitments import new_lineage_key
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
-from mbd.trust.lineage_key import new_lineage_key
 from mbd.trust.public_keys import key_id, public_pem
 from mbd.trust.trust_file import KeyRevocation, Purpose, Trust, TrustedKey, read_trust, signs, trusted_key, write_trust
 
@@ -125,20 +125,8 @@ def _write_private(file: Path, private: bytes, public: str) -> None:
 
 
 def _file_signer(file: Path) -> Signer:
-    try:
-        with file.open("rb") as stream:
-            mode = os.fstat(stream.fileno()).st_mode
-            mounted = os.fstatvfs(stream.fileno()).f_flag & os.ST_RDONLY
-            data = stream.read()
-    except OSError as error:
-        raise UsageError(
-            f"the private key cannot be read: {error.strerror}",
-            file=file,
-            hint="`mbd keys new` makes keys; certificate.signers and certificate.log_signer say where they are",
-        ) from error
-    # A secret in a container is mounted read-only, with a mode that its owner may not be able to change.
-    if mode & 0o077 and not mounted:
-        raise UsageError("other users can read the private key", file=file, hint=f"chmod 600 {file}")
+    hint = "`mbd keys new` makes keys; certificate.signers and certificate.log_signer say where they are"
+    data = read_secret(file, "private key", hint)
     passphrase = ask_secret("passphrase").encode() if b"ENCRYPTED" in data.partition(b"\n")[0] else None
     try:
         return CryptoSigner(load_pem_private_key(data, passphrase))

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mbd.errors import DataError, VerificationError
-from mbd.formats.deletion import INDICES
-from mbd.formats.files import CERTIFICATE, MODEL, PROOF, WEIGHTS
+from mbd.formats.files import CERTIFICATE, INDICES, MODEL, PROOF, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.statement import SUBJECTS, AnyStatement, DeletionStatement
 from mbd.storage.store import NotThereError, Store

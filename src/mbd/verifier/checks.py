@@ -9,8 +9,7 @@ from typing import Any
 from mbd.errors import MbdError
 from mbd.files import sha256_file
 from mbd.formats.audit import AuditSummary, summarise
-from mbd.formats.deletion import INDICES
-from mbd.formats.files import MODEL, WEIGHTS
+from mbd.formats.files import INDICES, MODEL, WEIGHTS
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import LONGEST_INTERVAL, Predicate

@@ -38,10 +38,10 @@ from mbd.records import now
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, EnvelopeSignature
 from mbd.trust.public_keys import is_signature
 from mbd.trust.trust_file import CLOCKS_DIFFER_BY, NO_TRUST_HINT, Logged, Trust, TrustedKey, refusal
-from mbd.verifier.verdict import Check, failed, not_checkable, passed, problems_of
+from mbd.verifier.verdict import SIGNATURES, Check, failed, not_checkable, passed, problems_of
 
 SCHEMA, CANONICAL = "schema", "canonical form"
-SIGNATURES, VALIDITY = "signatures", "key validity"
+VALIDITY = "key validity"
 INCLUSION, CHECKPOINT = "log inclusion", "log checkpoint"
 NO_TRUST = f"there is no trust file, so no signature can be attributed to anyone; {NO_TRUST_HINT}"
 _LOG_SIGNATURES = 2  # the log signs twice, plainly and with a date; any other signature was added by a third party

@@ -30,8 +30,9 @@ from mbd.verifier.arithmetic import BUDGET
 from mbd.verifier.bundle import Bundle
 from mbd.verifier.checks import AGREEMENT, REAUDIT, digest_name
 from mbd.verifier.gate import GATE, STRENGTH
-from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
+from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, VALIDITY
 from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED
+from mbd.verifier.verdict import SIGNATURES
 from tests.certificate.authority import CertificateAuthority
 from tests.golden.certificates.cases import GoldenCase, read_case, write_case
 

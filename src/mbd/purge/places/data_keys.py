@@ -13,8 +13,8 @@ from pathlib import Path
 
 from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle
-from mbd.formats.shredding import KINDS, KeyEntry, Kind, ShreddingFacts, facts_of, read_shredding
-from mbd.formats.statement import DeletionStatement
+from mbd.formats.shredding import KINDS, KeyEntry, facts_of, read_shredding
+from mbd.formats.statement import DeletionStatement, KeyKind, ShreddingFacts
 from mbd.params import Params
 from mbd.purge.places import ReportObstacle, Unsearchable
 from mbd.purge.targets import Targets
@@ -39,7 +39,7 @@ class DataKeys:
     folder: Path
     lineages: tuple[str, ...]
     modalities: tuple[str, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[KeyKind, ...]
     """kinds of keys to destroy"""
     keyring: Keyring | None
     """destroys the keys; None: keys are only reported"""
@@ -69,7 +69,7 @@ class DataKeys:
         """Return the facts about the keys of these modalities, of both kinds."""
         return facts_of(self.folder, self._keys(KINDS))
 
-    def _keys(self, kinds: tuple[Kind, ...]) -> tuple[KeyEntry, ...]:
+    def _keys(self, kinds: tuple[KeyKind, ...]) -> tuple[KeyEntry, ...]:
         record = read_shredding(self.folder)
         entries = (key for lineage in self.lineages for key in record.of(lineage, self.modalities, kinds))
         return tuple(key for key in entries if self.made_before is None or key.created <= self.made_before)

@@ -12,12 +12,12 @@ from datetime import datetime
 from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import Erasure, Predicate
-from mbd.formats.purge import PurgeReport
 from mbd.formats.statement import (
     SUBJECTS,
     AnyStatement,
     DeletionStatement,
     NothingHeldStatement,
+    PurgeReport,
     PurgeStatement,
     ReauditStatement,
     ReinstatementStatement,

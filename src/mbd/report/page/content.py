@@ -11,8 +11,7 @@ from mbd.formats.leakage import Decision, Interval
 from mbd.formats.verdict import VERDICTS, VerdictRules
 from mbd.formats.verdict import Decision as Verdict
 from mbd.records import Record
-from mbd.verifier.verdict import Successor
-from mbd.verifier.words import begin_sentence
+from mbd.verifier.verdict import Successor, begin_sentence
 
 
 class Text(Record):

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from mbd.formats.guarantee import LineageBudget
 from mbd.formats.predicate import DigestOrCommitment, Erasure, Predicate
-from mbd.formats.purge import PurgeReport
+from mbd.formats.statement import PurgeReport
 from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, PageSection, PageTable, Text
 from mbd.report.page.words import deadline, forgotten
 

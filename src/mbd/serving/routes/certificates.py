@@ -15,7 +15,7 @@ from mbd.history.state import CertificateState, Status, last_erasure
 from mbd.serving.identity import readable
 from mbd.serving.problems import View
 from mbd.serving.routes import Limit, Serving, Words, problems
-from mbd.verifier.words import COPIES
+from mbd.verifier.verdict import COPIES
 
 router = APIRouter(tags=["certificates", "store"], dependencies=[readable("store")])
 _HEX = r"^[0-9a-f]{64}$"
