@@ -266,8 +266,8 @@ def test_a_dvc_repository_may_lie_below_the_top_of_a_git_repository(origin: Revi
     top.git("init", "--quiet", "--initial-branch=main")
     top.git("add", "--all")
     top.git("commit", "--quiet", "--message", "all in one")
-    for repository in (str(top.folder), top.folder.as_uri()):
-        revision = fetch_revision(repository, "HEAD", f"project/{STAGE}", tmp_path / repository[:1])
+    for name, repository in {"path": str(top.folder), "url": top.folder.as_uri()}.items():
+        revision = fetch_revision(repository, "HEAD", f"project/{STAGE}", tmp_path / name)
         assert revision.manifest_digest == origin.first[1]
 
 

@@ -13,6 +13,7 @@ from mbd.files import read_json, sha256_file
 from mbd.formats.features import FeatureLocation
 from mbd.formats.files import WEIGHTS
 from mbd.formats.layout import object_name
+from mbd.formats.purge import Copy, Target
 from mbd.history.lineage import keep_subject
 from mbd.kubeflow import production as tasks
 from mbd.kubeflow import tasks as steps
@@ -78,7 +79,8 @@ class Run:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Production:
-    return Production.make(tmp_path_factory.mktemp("production"))
+    # weights of these tests alone: a purge recognises those of other tests wherever it looks
+    return Production.make(tmp_path_factory.mktemp("production"), "training.seed=33")
 
 
 @pytest.fixture
@@ -250,16 +252,24 @@ def test_a_purge_without_a_copy_of_the_old_weights_knows_them_by_the_store(run: 
     weights = run.production.model / WEIGHTS
     params, digest = run.production.params, sha256_file(weights)
     receipt = run.artifact("published").folder / "receipt.json"
-    given = receipt, params.store.url, run.artifact("deleted").folder
-    target = purge.plan(params, *given).purged.targets.by_sha256(digest)
-    assert target is not None
+
+    def planned() -> tuple[Target, list[Copy]]:
+        """Return what a purge in an empty workspace knows of the old weights, and the copies that it sees."""
+        made = purge.plan(params, receipt, params.store.url, run.artifact("deleted").folder, root=run.folder / "empty")
+        target = made.purged.targets.by_sha256(digest)
+        assert target is not None
+        return target, [copy for place in made.inventory() for copy in place.copies if copy.sha256 == digest]
+
+    target, copies = planned()
     assert (target.size, target.md5) == (weights.stat().st_size, md5(weights.read_bytes()).hexdigest())
+    assert [Path(copy.name).relative_to(params.store.url.removeprefix("file://")) for copy in copies] == [
+        Path(object_name(digest))
+    ]
     store = open_store(params.store.url, params.store)
     store.delete(list(store.versions(object_name(digest))))
     store.create(object_name(digest), b"something of another size, to hide the copies of the true one")
-    planted = purge.plan(params, *given).purged.targets.by_sha256(digest)
-    assert planted is not None
-    assert planted.size is None
+    planted, copies = planned()
+    assert (planted.size, planted.md5) == (None, None), copies
 
 
 def test_an_audit_of_audio_follows_the_model_after_visual_was_deleted_too(run: Run, tmp_path: Path) -> None:

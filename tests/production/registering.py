@@ -33,9 +33,9 @@ class Production(KeyedStore):
     more: tuple[str, ...] = field(default=())
 
     @classmethod
-    def make(cls, folder: Path) -> "Production":
+    def make(cls, folder: Path, *more: str) -> "Production":
         """Make data, the model, one reference for each modality, a challenger, and keys."""
-        found = cls(folder)
+        found = cls(folder, more=more)
         make_keys(folder / "keys", "signer")
         features.run(found.params, folder / "features")
         train.run(found.params, folder / "features", folder / "model")
@@ -47,7 +47,7 @@ class Production(KeyedStore):
 
     def with_store(self, name: str, *more: str) -> Self:
         """Return the same with an empty store of its own, and further settings."""
-        return replace(self, name=name, more=more)
+        return replace(self, name=name, more=(*self.more, *more))
 
     @property
     def url(self) -> str:
