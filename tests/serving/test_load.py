@@ -18,8 +18,7 @@ from mbd.params import load_params
 from mbd.serving import connections
 from mbd.serving.app import create_app
 from mbd.serving.connections import LARGE_BODIES, SMALL, Load
-from mbd.serving.inference.parsing import SHORT, RequestParser
-from mbd.serving.inference.protocol import InferenceError
+from mbd.serving.inference.protocol import SHORT, InferenceError, RequestParser
 from mbd.serving.server import Listening, server_of
 from tests.serving.site import Site
 from tests.serving.slow import HALF_A_HEAD, large_body, watch

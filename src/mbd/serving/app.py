@@ -4,28 +4,33 @@
     app = create_app(service)             # everything
     app = exporter_app(service)           # health and metrics alone
 
-The OpenAPI document is at `/openapi.json`, and readable at `/docs`.
+The OpenAPI document is at `/openapi.json`, and readable at `/docs`: errors as they are sent, no token where none is
+needed, and an example of each operation.
 """
 
+import json
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from anyio import CapacityLimiter
 from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
 
 from mbd import __version__
 from mbd.monitoring.samples import Samples
-from mbd.params.serving import OidcSettings
+from mbd.params.serving import PUBLIC, OidcSettings
 from mbd.serving import problems
 from mbd.serving.identity import Gatekeeper, readable
 from mbd.serving.middleware import RequestContext
-from mbd.serving.openapi import openapi_document
-from mbd.serving.routes import certificates, console, events, health, models, overview, requests, store
+from mbd.serving.routes import console, events, health, log, overview, requests, store
 from mbd.serving.service import Service
 from mbd.serving.tokens import TokenFile
 
 _DESCRIPTION = "Requests to delete a modality from a model, their certificates, and the store they are published in."
+_PROBLEM = {"$ref": f"#/components/schemas/{problems.Problem.__name__}"}
 
 
 def create_app(service: Service) -> FastAPI:
@@ -33,7 +38,7 @@ def create_app(service: Service) -> FastAPI:
     settings = service.params.serving
     gatekeeper = Gatekeeper(TokenFile(Path(settings.tokens)), settings.oidc, settings.public)
     # Every router of the application is included here, and nowhere else.
-    parts = (requests, certificates, models, overview, store, events, health, console)
+    parts = (requests, log, overview, store, events, health, console)
     routers = [part.router for part in parts]
     if not settings.inference.models:
         return _app(service, gatekeeper, routers)
@@ -78,5 +83,50 @@ def _app(
     problems.install(app)
     for router in routers:
         app.include_router(router)
-    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _openapi_document(app)  # type: ignore[method-assign]
     return app
+
+
+def _openapi_document(app: FastAPI) -> dict[str, Any]:
+    """Return the document of an application, which is made once."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        gatekeeper: Gatekeeper = app.state.gatekeeper
+        schemas = document["components"]["schemas"]
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
+                _complete(operation, gatekeeper)
+                schema = (
+                    operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+                )
+                body = schemas.get(schema.get("$ref", "").rpartition("/")[2], {}).get("examples", [None])[0]
+                operation["description"] += _example(method, path, body, token="security" in operation)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _complete(operation: dict[str, Any], gatekeeper: Gatekeeper) -> None:
+    """Describe the errors of an operation, its access, and in one sentence what it does."""
+    for status, response in operation["responses"].items():
+        if int(status) >= 400:
+            example = problems.example(int(status), response["description"])
+            response["content"] = {problems.MEDIA_TYPE: {"schema": _PROBLEM, "example": example}}
+    tags = operation.get("tags", [])
+    if any(gatekeeper.is_public(what) for what in PUBLIC if what in tags):
+        operation["security"] = [{}, *operation.get("security", ())]
+    operation["tags"] = tags[:1]  # the others only say what is public
+    operation.setdefault("description", operation["summary"])
+    operation["summary"] = re.split(r"[.:;](?:\s|$)", operation["description"], maxsplit=1)[0]
+
+
+def _example(method: str, path: str, body: object, *, token: bool) -> str:
+    """Return an example of an operation in curl and in Python, as Markdown; `token`: one may be needed."""
+    place = re.sub(r"\{(\w+)[^}]*\}", lambda name: name[1].upper(), path)
+    curl = ["curl", *(['-H "Authorization: Bearer $MBD_TOKEN"'] if token else [])]
+    python = [f'URL + "{place}"', *(['headers={"Authorization": f"Bearer {TOKEN}"}'] if token else [])]
+    if method == "post":
+        curl.append("-X POST" if body is None else f"--json '{json.dumps(body)}'")
+        python += [] if body is None else [f"json={body!r}"]
+    curl.append(f'"$MBD_URL{place}"')
+    call = f"requests.{method}({', '.join(python)}, timeout=30)"
+    return f"\n\n```sh\n{' '.join(curl)}\n```\n\n```python\n{call}\n```"

@@ -11,7 +11,6 @@ audience, by this issuer, not expired.
 
 import threading
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,17 +134,14 @@ _bearer = HTTPBearer(auto_error=False, description="a token of `mbd serve token 
 Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-def role(*allowed: Role) -> Any:  # noqa: ANN401 -- FastAPI's
-    """Return the dependency of a route that needs one of these roles."""
-    return Depends(_check(allowed))
-
-
 def readable(what: Public) -> Any:  # noqa: ANN401 -- FastAPI's
     """Return the dependency of a route that needs the role `read` unless `what` is public."""
-    return Depends(_check(("read",), what))
+    return role("read", unless=what)
 
 
-def _check(allowed: tuple[Role, ...], unless: Public | None = None) -> Callable[..., Awaitable[Identity | None]]:
+def role(*allowed: Role, unless: Public | None = None) -> Any:  # noqa: ANN401 -- FastAPI's
+    """Return the dependency of a route that needs one of these roles, unless something is public."""
+
     async def check(request: Request, bearer: Bearer) -> Identity | None:
         gatekeeper: Gatekeeper = request.app.state.gatekeeper
         if unless and gatekeeper.is_public(unless):
@@ -162,4 +158,4 @@ def _check(allowed: tuple[Role, ...], unless: Public | None = None) -> Callable[
             raise ApiError(403, f"this needs the role {' or '.join(allowed)}", hint="ask the operator for such a token")
         return identity
 
-    return check
+    return Depends(check)

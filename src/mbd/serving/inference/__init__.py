@@ -6,6 +6,6 @@
     app.include_router(router(service))          # it runs as long as the application
     service.samples.text()                       # metrics for Prometheus
 
-A request goes through `routes` (HTTP), `parsing` and `protocol` (tensors), `served` (which release, and does it take
+A request goes through `routes` (HTTP), `protocol` (tensors), `served` (which release, and does it take
 this) and `batching` (together with others of its kind) to `Model.predict`. Beside that, `releases` follows the log.
 """

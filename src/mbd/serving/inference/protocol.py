@@ -5,14 +5,25 @@
               follow the JSON, in row-major order, little-endian
     outputs   optional: names, each with parameters.binary_data; parameters.binary_data_output is the default for all
 
+Long JSON is parsed in a process of its own: what parses it holds Python's lock, and would hold up every request. The
+process is started by the first long body and ends with the server; how many may wait is bounded by what they hold
+in memory (:mod:`mbd.serving.connections`).
+
 The answer has the same form. What the protocol leaves to extensions (sequences, classification, shared memory) is
 refused rather than ignored, because an answer without it would be another one.
 """
 
+import asyncio
 import math
+import os
+import signal
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from http import HTTPStatus
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -40,6 +51,8 @@ DATATYPES = {
 }
 """of the protocol, but BYTES, which no model takes"""
 DATATYPE_OF = {dtype: name for name, dtype in DATATYPES.items()}
+SHORT = 1 << 15
+"""bytes of JSON that are parsed at once: some milliseconds"""
 _WHOLE, _REAL = "iu", "fiu"
 _LONGEST = 100
 
@@ -302,3 +315,51 @@ def render_answer(
         document["id"] = request.id
     head = to_json(document)
     return (b"".join((head, *parts)), len(head)) if parts else (head, None)
+
+
+class RequestParser:
+    """Parses the bodies of requests, one long one after the other."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+
+    async def parse(self, body: bytes, header_length: str | None) -> InferenceRequest:
+        """Parse a body as :func:`parse_request` does."""
+        head = int(header_length) if header_length and header_length[:20].isdecimal() else len(body)
+        if min(head, len(body)) <= SHORT:
+            return parse_request(body, header_length)
+        self._pool = pool = self._pool or ProcessPoolExecutor(1, get_context("spawn"), _end_with_parent)
+        try:
+            parsed = await asyncio.get_running_loop().run_in_executor(pool, _parse, body, header_length)
+        except BrokenProcessPool:  # it was killed: the body took more memory than there is
+            self._pool = None
+            raise InferenceError("failed", "the request could not be parsed", hint="send binary tensors") from None
+        if isinstance(parsed, InferenceRequest):
+            return parsed
+        raise InferenceError(**parsed)
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._pool:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+
+def _parse(body: bytes, header_length: str | None) -> InferenceRequest | dict[str, Any]:
+    try:
+        return parse_request(body, header_length)
+    except InferenceError as error:
+        more = {"key": error.key, "hint": error.hint, "value": error.members.get("value")}
+        return {"reason": error.reason, "problem": error.problem, **more}
+
+
+def _end_with_parent() -> None:
+    """Leave signals to the server, and end when it does, however it does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        if parent := parent_process():
+            parent.join()
+            os._exit(0)
+
+    Thread(target=watch, daemon=True).start()

@@ -27,12 +27,12 @@ from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
 from mbd.params import Params
 from mbd.serving.inference.batching import Batcher
-from mbd.serving.inference.parsing import RequestParser
 from mbd.serving.inference.protocol import (
     HEADER,
     AnswerDocument,
     InferenceError,
     RequestDocument,
+    RequestParser,
     render_answer,
 )
 from mbd.serving.inference.releases import Poller, ReleaseLog

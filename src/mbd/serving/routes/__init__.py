@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request
 from pydantic import AfterValidator
 
-from mbd.serving.problems import Problem
+from mbd.serving.problems import TITLES, Problem
 from mbd.serving.service import Service
 from mbd.urls import without_paths
 
@@ -26,17 +26,5 @@ Limit = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="largest number 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the documentation of the errors of a route: these, and those that any route can answer with."""
-    words = {
-        400: "the body cannot be read",
-        401: "there is no valid token",
-        403: "the token does not have the role",
-        404: "there is no such thing",
-        408: "the body did not come in time",
-        409: "its state does not allow this",
-        413: "the body is too large",
-        422: "the request is not valid; what there is instead is in `known`",
-        429: "too many requests",
-        503: "the store cannot be reached",
-        507: "the store can be read, but not be written",
-    }
-    return {status: {"model": Problem, "description": words[status]} for status in (*statuses, 408, 413, 422, 429, 503)}
+    described = (*statuses, 408, 413, 422, 429, 503)
+    return {status: {"model": Problem, "description": TITLES[status][1]} for status in described}

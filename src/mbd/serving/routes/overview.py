@@ -15,7 +15,7 @@ from mbd.monitoring.store_scanner import RequestFacts
 from mbd.serving.identity import Identity, readable, role
 from mbd.serving.problems import View
 from mbd.serving.routes import Serving, Words, problems
-from mbd.serving.routes.certificates import CertificateView, StatementView, certificate_view
+from mbd.serving.routes.log import CertificateView, StatementView, certificate_view
 from mbd.serving.service import Service
 from mbd.tensors import Array
 
