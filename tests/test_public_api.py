@@ -94,7 +94,8 @@ def test_notebooks_show_verdict_comparison_and_leakage(trained: Path, tmp_path: 
     fast |= {"attacks.figures": False, "evaluation.figures": False, "attacks.rows": 60}
     mbd.train(features, out / "reference", without="audio", params=fast)
     deleted = mbd.delete(features, model, "audio", out / "deleted", reference=out / "reference", params=fast)
-    assert deleted and deleted._repr_html_().startswith("<pre><b>deleted audio by exact; left: text, visual</b>")
+    headline = "deleted: audio, by the method exact; left: text, visual"
+    assert deleted and deleted._repr_html_().startswith(f"<pre><b>{headline}</b>")
     compared = mbd.evaluate(features, [out / "deleted", out / "reference"], out / "evaluation", params=fast)
     assert "test rows, regression, on text, visual</b>" in compared._repr_html_()
     with suppress(mbd.GateRefusedError):  # of so few rows
