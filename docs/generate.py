@@ -64,8 +64,8 @@ def parameters_page() -> str:
         NOTE,
         "# Parameters\n",
         "`params.yaml` holds them all; `--set a.b=value` sets one for a single command, `mbd params` prints what is in "
-        "force.\nEach is listed with its default, what else it takes, and its meaning. Values are YAML. A key that is "
-        "not here is an error.\n",
+        "force.\nEach is listed with its default, what else it takes, and its meaning. Numbers begin at 0 or 1 where "
+        "no lower bound is listed.\nValues are YAML. A key that is not here is an error.\n",
         *_tables(Params(), "", {}),
     ]
     return "\n".join(parts)
@@ -147,7 +147,7 @@ PAGES = {
 
 def _packages() -> Iterator[str]:
     sys.path.insert(0, str(HERE.parent))  # the rule is a part of the tests, not of the package
-    from tests.test_architecture import LAYERS, NEIGHBOURS, ONLY_HERE, SOURCE, TOOLS, WITHOUT_TORCH  # noqa: PLC0415
+    from tests.test_architecture import LAYERS, NEIGHBOURS, SOURCE, TOOLS, WITHOUT_TORCH  # noqa: PLC0415
 
     yield "| level | package | what it is | never imports torch |\n| --- | --- | --- | --- |"
     for level, names in enumerate(LAYERS, 1):
@@ -157,9 +157,6 @@ def _packages() -> Iterator[str]:
             yield f"| {level} | `{name}` | {_cell(about)} | {'yes' if name in WITHOUT_TORCH else ''} |"
     exceptions = ", ".join(f"`{one}` may import `{other}`" for one, other in sorted(NEIGHBOURS))
     yield f"\nWithin a level: {exceptions}. Tools: {', '.join(f'`{tool}`' for tool in sorted(TOOLS))}."
-    yield "\n| package | imported only in |\n| --- | --- |"
-    for package, places in ONLY_HERE.items():
-        yield f"| `{package}` | {', '.join(f'`{place}`' for place in sorted(places)) or 'none of them'} |"
 
 
 def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
@@ -211,7 +208,7 @@ def _tables(section: Settings, prefix: str, listed: dict[str, str]) -> Iterator[
     values = section.model_dump(mode="json")
     for name in (leaves := [name for name in fields if name not in below]):
         takes, meaning = _takes(fields[name], values[name]), texts.get(name, "")
-        beside = f" ({takes})" if takes and takes not in meaning else ""
+        beside = f" ({takes})" if not all(choice in meaning for choice in takes.split(" | ")) else ""
         yield f"- `{prefix}{name}: {_yaml(values[name])}`{beside}: {meaning}"
     yield from [""] if leaves else []
     for name in fields:
@@ -256,9 +253,11 @@ def _kind(annotation: Any) -> str:  # noqa: ANN401
 
 
 def _bounds(metadata: list[Any]) -> Iterator[str]:
+    """Yield the bounds of a number, but for the ones that the head of the page states."""
     for bound in metadata:
         for sign, name in {"≥": "ge", ">": "gt", "≤": "le", "<": "lt"}.items():
-            if (value := getattr(bound, name, None)) is not None and value < _WHOLE_NUMBERS_OF_JSON:
+            value = getattr(bound, name, None)
+            if value is not None and value < _WHOLE_NUMBERS_OF_JSON and not (name in ("ge", "gt") and value in (0, 1)):
                 yield f"{sign} {value}"
 
 

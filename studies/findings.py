@@ -28,21 +28,21 @@ Results = Mapping[str, Sequence[Study]]
 """by the name of the result folder; the first one has the pictures"""
 _SEARCH = "---\nsearch: {exclude: true}\n---"
 INSTEAD = {
-    "full-modality": "Every evaluation sets plain ridge regressions beside the model, on the same rows; the lattice is "
-    "a second backbone that is made of such regressions.",
-    "missing-patterns": "`mbd evaluate` measures every set of available modalities and averages what it shows.",
+    "full-modality": "Every evaluation sets plain ridge regressions beside the model; the lattice is made of such "
+    "regressions.",
+    "missing-patterns": "`mbd evaluate` measures every set of available modalities.",
     "missing-rates": "A missing rate that the data cannot have is left out, and the report says so.",
-    "ablation": "Every part can be switched off by a parameter (`model.joint.*`), and the test over seeds is shown.",
-    "corruption": "Corruption is part of every evaluation, and so is what the plain regressions lose by it.",
-    "loss-curves": "Every training writes its losses, and every evaluation draws them for all seeds.",
-    "tsne": "A map comes with the silhouette of the space before the map, which a map cannot embellish.",
-    "deletion": "No deletion is believed by its formula: it is attacked, beside a model that never saw the modality, "
-    "and the gate refuses a certificate where anything can be recovered. Exact deletion needs no noise at all.",
+    "ablation": "Every part can be switched off (`model.joint.*`), and the test over seeds is shown.",
+    "corruption": "Every evaluation corrupts rows, of the plain regressions as well.",
+    "loss-curves": "Every training writes its losses.",
+    "tsne": "A map comes with the silhouette of the space before it.",
+    "deletion": "A deletion is attacked beside a model that never saw the modality, and the gate refuses a "
+    "certificate where anything can be recovered. Exact deletion needs no noise.",
     "trade-off": "The budget ε is stated only by methods that can prove it; utility and leakage are measured for each.",
     "sensitivity": "Thresholds are quantiles, which mean the same for every model, and their scan is a study.",
-    "runtime": "Phases are timed by each deletion itself, and the retraining beside it is a real one.",
+    "runtime": "Each deletion times its phases, and the retraining beside it is a real one.",
     "proxy": "`deletion.surgery.importance` chooses the proxy; nothing is edited where the cut leaves nothing salient.",
-    "budget": "The ledger of a model's lineage adds up what every deletion spends, and stops at a limit.",
+    "budget": "The ledger of a lineage adds up what every deletion spends, and stops at a limit.",
 }
 
 
@@ -86,9 +86,10 @@ def chapter(results: Results) -> str:
     parts = [
         _SEARCH,
         "# What we found",
-        "The paper ([concepts](concepts.md)) makes claims that can be measured. `make study` builds its model as it is "
-        "described and measures them; `python -m studies.findings` writes this page. Numbers, tables and the reason of "
-        f"each verdict are in `{RECORD}`.",
+        "*Missing-by-Design: Certifiable Modality Deletion for Revocable Multimodal Sentiment Analysis* by Rong Fu and "
+        "others ([concepts](concepts.md)) makes claims that can be measured. `make study` builds its model as it is "
+        "described and measures them; `python -m studies.findings` writes this page. Numbers and the reason of each "
+        f"verdict are in `{RECORD}`.",
         f"In short: {'; '.join(judged)}.",
         "*Not comparable* are scores on other data or features than the paper's. Comparable anywhere is which method "
         "is better on the same rows, by how much, and what is lost. Some claims are decided by the paper's own tables"
@@ -101,7 +102,7 @@ def chapter(results: Results) -> str:
         if study.figures:
             parts.append(f"![{study.title}, {called(folder)}](pictures/study-{name}.png)")
         parts += [table] if (table := _claims(results, name)) else []
-        parts += [f"**What we do instead.** {INSTEAD[name]}"] if name in INSTEAD else []
+        parts += [f"**Instead.** {INSTEAD[name]}"] if name in INSTEAD else []
     return "\n\n".join(parts) + "\n"
 
 

@@ -12,6 +12,7 @@ from mbd.cli import COMMANDS, group
 REPOSITORY = Path(__file__).parents[1]
 DOCUMENTS = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 LARGEST_PICTURE = 150_000
+MOST_WORDS = 1_000
 COMMAND = re.compile(r"mbd ([a-z]+)((?: +(?:--?[a-z-]+|[\w./=,:{}\[\]-]+))*)")
 
 
@@ -55,6 +56,10 @@ def test_links_lead_somewhere() -> None:
     for document in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
             assert "://" in target or (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_the_readme_is_for_people_in_a_hurry() -> None:
+    assert len((REPOSITORY / "README.md").read_text().split()) <= MOST_WORDS
 
 
 def test_make_targets_in_the_readme_exist() -> None:

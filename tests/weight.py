@@ -1,4 +1,4 @@
-"""How much there is to read: the lines and files of `src/`, what of them a command loads, and the path that it takes.
+"""How much there is to read: lines of `src/`, words of README and handbook, what a command loads, and its path.
 
     python -m tests.weight            of these sources
     python -m tests.weight REV        beside those of a revision: how much there was to read
@@ -94,7 +94,10 @@ def main() -> None:
     if len(sys.argv) > 1:
         return compare(sys.argv[1])
     lines, files = sources_of(SOURCE)["src"]
-    print(f"src/: {lines:,} lines in {files} files\n\ncommand   modules    lines     path")
+    pages = [SOURCE.parent / "README.md", *sorted((SOURCE.parent / "docs").glob("*.md"))]
+    words = [len(page.read_text(encoding="utf-8").split()) for page in pages]  # as `wc -w` counts, code and tables too
+    print(f"src/: {lines:,} lines in {files} files; README: {words[0]:,} words, with the handbook {sum(words):,}")
+    print("\ncommand   modules    lines     path")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
         measured = _measure(Path(folder))
