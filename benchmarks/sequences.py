@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import mbd
-from mbd.evaluation.baseline import PatternRidge
+from mbd.evaluation.ridge import PatternRidge
 from mbd.features.contract import FeatureSet
 from mbd.features.pooling import as_vectors
 from mbd.randomness import stream

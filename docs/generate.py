@@ -30,8 +30,8 @@ from mbd.formats.statement import DELETION_TYPE, DeletionStatement
 from mbd.formats.strength import BOUNDS
 from mbd.formats.verdict import VERDICTS
 from mbd.params import Params
-from mbd.params.attacks import AttacksSettings
 from mbd.params.base import Settings
+from mbd.params.deletion import AttacksSettings
 from mbd.records import Record, describe_fields, json_schema
 from mbd.serving.problems import TITLES, TYPE
 

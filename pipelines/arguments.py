@@ -7,7 +7,7 @@ from typing import Any
 from mbd.errors import UsageError
 from mbd.kubeflow.common import write_params
 from mbd.params import Params
-from mbd.params.attacks import refuse_weak_audit
+from mbd.params.deletion import refuse_weak_audit
 from pipelines.compiling import build
 
 AUDITING = ("delete", "reaudit")

@@ -14,7 +14,7 @@ from mbd.attacks.target_model import Role, open_target
 from mbd.evaluation.metrics import TITLES as METRICS
 from mbd.evaluation.results import Spread, spread
 from mbd.features.contract import FeatureSet
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.training.reproducibility import reproducible
 from studies import printed
 from studies.audits import refused

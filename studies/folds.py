@@ -19,7 +19,7 @@ import click
 import numpy as np
 
 from mbd.cli import run_command
-from mbd.evaluation.baseline import PatternRidge
+from mbd.evaluation.ridge import PatternRidge
 from mbd.features.contract import FeatureSet, write_manifest, write_splits
 from mbd.features.rows import Collection, Rows
 from mbd.markdown import table

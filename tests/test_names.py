@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mbd.errors import DataError
-from mbd.names import check_names, problem_with, valid_path
+from mbd.records import check_names, problem_with, valid_path
 
 
 @pytest.mark.parametrize("name", ["audio", "Text 2", "face-landmarks", "v1.2", "声音", "çıkış", "हिन्दी", "7"])

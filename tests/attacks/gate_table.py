@@ -24,7 +24,7 @@ from mbd.formats.leakage import LeakageRecord
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.module import architecture_of, zero_dead
 from mbd.params import Params, load_params
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.steps import delete, features, train
 from mbd.tensors import Array
 from tests.features.build import write_npz

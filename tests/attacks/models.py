@@ -13,7 +13,7 @@ from mbd.features.contract import FeatureSet
 from mbd.formats.leakage import Interval
 from mbd.model.checkpoint import load_model, save_model
 from mbd.params import load_params
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.steps import delete, train
 from mbd.tensors import Array
 from tests.evaluation.models import TINY

@@ -8,7 +8,7 @@ from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score, ro
 
 from mbd.attacks import bootstrap
 from mbd.attacks.attack import AttackEvidence, Statistic
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.tensors import Array
 from tests.attacks.models import difference, interval
 

@@ -8,7 +8,7 @@ import pytest
 from mbd.attacks.context import make_context
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from tests.attacks.models import context_of
 from tests.features.build import small_rows
 from tests.refusals import about

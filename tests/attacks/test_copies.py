@@ -12,7 +12,7 @@ from mbd.attacks.context import AttackContext, make_context
 from mbd.attacks.gate import GateFinding, judge_attacks
 from mbd.attacks.target_model import Role, TargetModel
 from mbd.features.contract import FeatureSet
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.tensors import Array
 from tests.attacks.gate_table import WIDTHS, write_data
 from tests.attacks.models import target_of

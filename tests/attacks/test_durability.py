@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from mbd.attacks import relearn
 from mbd.attacks.suite import changed, prune, to_int8_and_back
-from mbd.params.attacks import AttacksSettings, WeightChange
+from mbd.params.deletion import AttacksSettings, WeightChange
 from mbd.tensors import Array
 from tests.attacks.models import LATTICE, audited, context_of, target_of
 

@@ -11,7 +11,7 @@ from mbd.attacks.gate import GateFinding, decide, judge_attacks, judge_epsilon, 
 from mbd.attacks.utility import UtilityMeasurement, _percent_right, correlation
 from mbd.errors import ExitCode, GateRefusedError
 from mbd.formats.leakage import InvariantRecord, UtilityRecord
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.tensors import Array
 from tests.formats.audits import strong_audit
 

@@ -18,7 +18,7 @@ from mbd.features.contract import FeatureSet
 from mbd.model.checkpoint import load_model
 from mbd.model.contract import Architecture
 from mbd.model.module import architecture_of, attach_modality, zero_dead
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.tensors import Array, is_float
 from tests.attacks.gate_table import FixedShape
 from tests.attacks.models import LATTICE, audited, context_of, difference, interval, target_of

@@ -15,7 +15,7 @@ from mbd.errors import DataError
 from mbd.formats.leakage import LeakageRecord
 from mbd.model.checkpoint import load_model, save_model
 from mbd.params import load_params
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.registry import ATTACKS
 from mbd.steps import delete, train
 from tests.attacks import defective_models, models

@@ -15,7 +15,7 @@ from mbd.evaluation.metrics import pearson, task_metrics
 from mbd.features.contract import Split
 from mbd.model.predictor import load
 from mbd.params import load_params
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.steps import delete, features, train
 from tests.features.build import npz_arrays, small_collection, write_npz
 

@@ -9,7 +9,7 @@ from mbd.attacks import blackbox, pathway, reconstruction, whitebox
 from mbd.attacks.context import make_context
 from mbd.features.contract import FeatureSet
 from mbd.params import load_params
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.steps import features, train
 from tests.attacks.models import (
     LATTICE,

@@ -13,10 +13,9 @@ from mbd.certificate.publish import announce
 from mbd.certificate.verification import Verdict, from_folder, verify_bundle
 from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file, to_json
-from mbd.formats.audit import MeasureSummary
 from mbd.formats.files import CERTIFICATE, INDICES, MODEL, PROOF, REPORT, WEIGHTS
 from mbd.formats.layout import certificate_name
-from mbd.formats.leakage import LEAKAGE
+from mbd.formats.leakage import LEAKAGE, MeasureSummary
 from mbd.formats.statement import AboutCertificate, DeletionStatement, parse_payload, to_payload
 from mbd.records import now
 from mbd.trust.commitments import Commitments

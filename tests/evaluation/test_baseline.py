@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mbd.evaluation.baseline import ImputedRidge, PatternRidge
-from mbd.evaluation.ridge import fit_ridge
+from mbd.evaluation.ridge import ImputedRidge, PatternRidge, fit_ridge
 from mbd.features.rows import Rows
 from mbd.tensors import Array
 from tests.features.build import small_rows

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mbd.errors import DataError
-from mbd.evaluation.baseline import PatternRidge
 from mbd.evaluation.metrics import regression_metrics
 from mbd.evaluation.regimes import Condition, EvaluationPlan, evaluate_predictor, plan_evaluation
+from mbd.evaluation.ridge import PatternRidge
 from mbd.features.rows import Rows
 from mbd.params.base import CorruptionSettings
 from mbd.params.learning import EvaluationSettings

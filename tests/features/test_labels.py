@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mbd.errors import DataError
-from mbd.features.labels import labelled
 from mbd.features.rows import Rows
+from mbd.features.sources import labelled
 from mbd.tensors import Array
 
 

@@ -15,7 +15,7 @@ from mbd.formats.leakage import (
     UtilityRecord,
 )
 from mbd.formats.strength import AS_RELEASED, MEASURES, VARIANTS
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 
 SCORED = 100
 FORMAT = LeakageRecord.model_fields["format"].default

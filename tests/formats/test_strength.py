@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from mbd.formats.audit import summarise
-from mbd.formats.leakage import LeakageRecord
+from mbd.formats.leakage import LeakageRecord, summarise
 from mbd.formats.strength import BOUNDS, MEASURES, MOST_MEASURES, power_in_words, shortfalls
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.registry import ATTACKS
 from tests.formats.audits import strong_audit
 

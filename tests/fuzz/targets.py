@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from mbd.features.media.table import read_table
 from mbd.features.sources import read_source
+from mbd.features.sources.media import read_table
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import Decision, DeletionRequest, Event, Files, Lease
 from mbd.formats.statement import is_canonical, parse_payload

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from docs.pictures import take
 
-from mbd.formats.audit import summarise
+from mbd.formats.leakage import summarise
 from mbd.production.store_pages import write_store_pages
 from mbd.steps import report, verify
 from tests.integration.servers.chromium import Browser, Scheme

@@ -10,10 +10,9 @@ from typing import Any, Self
 
 from mbd.certificate.compose import revocation
 from mbd.certificate.publish import Publisher, publish_statement
-from mbd.formats.audit import summarise
 from mbd.formats.files import CERTIFICATE, MODEL, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name
-from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.leakage import LEAKAGE, LeakageRecord, summarise
 from mbd.formats.predicate import DigestOrCommitment, Erasure
 from mbd.formats.purge import Target, TombstoneList
 from mbd.formats.registration import RegisteredData, Registration

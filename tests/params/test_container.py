@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mbd.params import Params, load_params
-from mbd.params.container import MOUNTED, in_container
+from mbd.params.resolve import MOUNTED, in_container
 
 
 def test_with_a_claim_state_outlives_the_pod_unless_it_is_put_elsewhere() -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mbd.certificate.publish import Publisher, announce, publish_statement
-from mbd.formats.audit import summarise
 from mbd.formats.files import CERTIFICATE, PROOF
-from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.leakage import LEAKAGE, LeakageRecord, summarise
 from mbd.formats.predicate import METHOD_KINDS, Predicate
 from mbd.formats.statement import SUBJECTS, AboutCertificate, DeletionStatement, subjects_of
 from mbd.params import Params, load_params

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mbd.errors import DataError
-from mbd.evaluation.baseline import ImputedRidge, PatternRidge
 from mbd.evaluation.regimes import evaluate_predictor, plan_evaluation
 from mbd.evaluation.results import EvaluatedMethod, Results
+from mbd.evaluation.ridge import ImputedRidge, PatternRidge
 from mbd.params.learning import EvaluationSettings
 from mbd.report.evaluation import read_history
 from mbd.report.figures import (

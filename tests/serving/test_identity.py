@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from mbd.errors import UsageError
 from mbd.formats.access import Role
-from mbd.params.serving import OidcSettings
+from mbd.params.platform import OidcSettings
 from mbd.records import now
 from mbd.serving.identity import OpenId
 from mbd.serving.tokens import TokenFile

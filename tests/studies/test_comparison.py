@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.evaluation.baseline import PatternRidge
 from mbd.evaluation.regimes import Condition, evaluate_predictor
+from mbd.evaluation.ridge import PatternRidge
 from mbd.features.contract import FeatureSet
 from mbd.tensors import Array
 from studies.comparison import columns, estimate, planned, resampled, row_values

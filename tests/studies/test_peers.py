@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from mbd.errors import UsageError
-from mbd.evaluation.baseline import PatternRidge
+from mbd.evaluation.ridge import PatternRidge
 from mbd.features.contract import FeatureSet
 from mbd.files import read_json
 from studies import __main__ as studies_command

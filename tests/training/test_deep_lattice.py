@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import mbd
 from mbd import tombstones
+from mbd.background import process_map
 from mbd.deletion import exact
 from mbd.deletion.outcome import ModelBefore
 from mbd.errors import DataError, UsageError
@@ -22,7 +23,6 @@ from mbd.model.predictor import Model
 from mbd.params import Params, load_params
 from mbd.training.lattice import train_lattice
 from mbd.training.module import ModuleRun
-from mbd.training.processes import process_map
 from mbd.training.trained import Trained
 from tests.features.build import synthetic_set
 from tests.model.modules import Tensors

@@ -11,8 +11,8 @@ import pytest
 
 from mbd import blocks, tensors
 from mbd.errors import DataError, UsageError
-from mbd.evaluation.baseline import PatternRidge
 from mbd.evaluation.metrics import classification_metrics, regression_metrics, task_metrics
+from mbd.evaluation.ridge import PatternRidge
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.model import module_tensors

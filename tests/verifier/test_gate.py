@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from mbd.formats.audit import summarise
 from mbd.formats.deletion import read_deletion
-from mbd.formats.leakage import Interval, LeakageRecord
+from mbd.formats.leakage import Interval, LeakageRecord, summarise
 from mbd.verifier.gate import gate_check
 from mbd.verifier.verdict import Check
 from tests.certificate.build import ModelWorkspace, leakage_record

@@ -28,7 +28,7 @@ from scipy.stats import norm, t
 
 from mbd.attacks.attack import AttackEvidence
 from mbd.formats.leakage import Interval
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.privacy.audit import proportion_bounds
 from mbd.randomness import stream
 from mbd.tensors import Array

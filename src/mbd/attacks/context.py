@@ -20,7 +20,7 @@ from mbd.evaluation.ridge import fit_ridge
 from mbd.features.contract import FeatureSet
 from mbd.features.pooling import as_vectors
 from mbd.features.rows import Rows
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 

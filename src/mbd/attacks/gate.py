@@ -36,7 +36,6 @@ from mbd.attacks.bootstrap import (
 from mbd.attacks.target_model import Role
 from mbd.attacks.utility import UtilityMeasurement
 from mbd.errors import GateRefusedError
-from mbd.formats.audit import summarise
 from mbd.formats.guarantee import Kind
 from mbd.formats.leakage import (
     AttackRecord,
@@ -48,9 +47,10 @@ from mbd.formats.leakage import (
     LowerBound,
     UtilityRecord,
     Variant,
+    summarise,
 )
 from mbd.formats.strength import STRENGTH, shortfalls
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.privacy.audit import lower_bound
 from mbd.randomness import stream
 

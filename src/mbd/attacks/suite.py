@@ -35,7 +35,7 @@ from mbd.files import canonical_digest, sha256_file
 from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.leakage import AttackedRows, AttackRecord, LeakageRecord, ReferenceModel, SuiteRecord, Variant
 from mbd.logs import progress_bar
-from mbd.params.attacks import AttacksSettings, WeightChange
+from mbd.params.deletion import AttacksSettings, WeightChange
 from mbd.registry import ATTACKS
 from mbd.tensors import Array, is_float
 from mbd.training.reproducibility import reproducible

@@ -21,7 +21,7 @@ from mbd.features.availability import fixed_patterns
 from mbd.features.contract import Split
 from mbd.formats.features import Task
 from mbd.model.predictor import Model
-from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import AttacksSettings
 from mbd.tensors import Array
 
 

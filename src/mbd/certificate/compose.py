@@ -16,10 +16,9 @@ from typing import Any, Literal
 from mbd.certificate.inputs import CertificateInput, public_versions
 from mbd.errors import GateRefusedError, UsageError
 from mbd.files import canonical_digest
-from mbd.formats.audit import summarise
 from mbd.formats.deletion import DELETION, DeletionRecord
 from mbd.formats.files import CERTIFICATE, WEIGHTS
-from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.leakage import LEAKAGE, LeakageRecord, summarise
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import (
     METHOD_KINDS,

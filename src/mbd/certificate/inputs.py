@@ -11,11 +11,10 @@ from typing import Any
 
 from mbd.errors import DataError, GateRefusedError, UsageError
 from mbd.files import canonical_digest, read_json, read_step
-from mbd.formats.audit import summarise
 from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
 from mbd.formats.files import INDICES, METRICS, MODEL, WEIGHTS
 from mbd.formats.guarantee import Kind
-from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.leakage import LEAKAGE, LeakageRecord, summarise
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import EvaluationEvidence
 from mbd.formats.strength import shortfalls

@@ -29,7 +29,7 @@ PATH = click.Path(path_type=Path)
 
 
 def _line(text: str) -> str:
-    from mbd.names import valid_line
+    from mbd.records import valid_line
 
     try:
         return valid_line(text) if text else text

@@ -18,7 +18,7 @@ import mbd
 from mbd.deployment.values import DeployValues, ResourceValues
 from mbd.errors import UsageError
 from mbd.params import Params
-from mbd.params.container import in_container
+from mbd.params.resolve import in_container
 
 Document = dict[str, Any]
 USER = 10001

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mbd.names import Name
 from mbd.params import load_params
 from mbd.params.base import Count, Settings
 from mbd.params.tree import read_tree, validate_tree
+from mbd.records import Name
 
 Schedule = Annotated[str, Field(pattern=r"^\S+( \S+){4}$")]
 _DNS = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]

@@ -1,17 +1,26 @@
-"""Ridge regression as a baseline: one linear map for each availability pattern.
+"""Ridge regression, and baselines by it on the rows that models are evaluated on.
 
 With features standardised on the train rows, w = (XᵀX + λI)⁻¹Xᵀy, and the λ of least leave-one-out error. From the
 eigendecomposition of the smaller of XᵀX and XXᵀ, every λ costs one product: the leave-one-out residual of row i is
 (y_i − ŷ_i) / (1 − h_i) with h the diagonal of the hat matrix.
+
+- :func:`ridge_baselines`: each modality alone and all together, what the summary of a data set shows;
+- :class:`PatternRidge`: one map for each availability pattern, fitted on the train rows that have the whole pattern;
+- :class:`ImputedRidge`: one map of all modalities, a missing one filled with zeros or with the train mean.
+
+The last two predict exactly as a model does: any subset of modalities, row by row.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from mbd.blocks import Wide, in_blocks, moments, spans
+from mbd.blocks import Columns, Wide, in_blocks, moments, row_by_row, spans
+from mbd.evaluation.metrics import task_metrics
+from mbd.features.pooling import as_vectors
+from mbd.features.rows import Collection, Rows
 from mbd.tensors import Array
 
 LAMBDAS = 10.0 ** np.arange(-1, 6, 0.5)
@@ -139,3 +148,156 @@ def _left_out(scores: Array, y: Array, values: Array, projected: Array, fitted: 
         residual = (y - scores @ (shrink[:, None] * projected)) / np.maximum(1 - leverage, 1e-9)[:, None]
         errors[place] = (residual**2).sum()
     return errors
+
+
+def ridge_baselines(collection: Collection) -> dict[str, dict[str, float]]:
+    """Return the test metrics of ridge by modality and for `all`; rows without the modality are left out."""
+    sets = {m: (m,) for m in collection.modalities} | {"all": tuple(collection.modalities)}
+    ridge = PatternRidge(as_vectors(collection.splits["train"]), len(collection.classes))
+    return {name: _baseline(collection, ridge, modalities) for name, modalities in sets.items()}
+
+
+def _baseline(collection: Collection, ridge: "PatternRidge", modalities: tuple[str, ...]) -> dict[str, float]:
+    test = as_vectors(collection.splits["test"])
+    there = _having(test, modalities)
+    if _having(ridge.train, modalities).sum() < 2 or not there.any():
+        return {}
+    outputs = ridge.predict({m: test.features[m][there] for m in modalities})
+    return task_metrics(collection.task, test.labels[there], outputs)
+
+
+@dataclass(frozen=True)
+class PatternRidge:
+    """Ridge for each availability pattern; the map of a pattern is fitted when it is first asked for."""
+
+    train: Rows
+    classes: int
+    _fitted: dict[tuple[str, ...], Ridge | Array] = field(default_factory=dict)
+
+    def predict(self, features: Mapping[str, Array], available: Mapping[str, Array] | None = None) -> Array:
+        """Return a score for each row (regression) or for each row and class (classification)."""
+        n = len(next(iter(features.values())))
+        outputs = np.empty((n, self.classes or 1))
+        for pattern, rows in _by_pattern(features, available, n):
+            outputs[rows] = self._map(pattern, features, rows)
+        return outputs if self.classes else outputs[:, 0]
+
+    def _map(self, pattern: tuple[str, ...], features: Mapping[str, Array], rows: Array) -> Array:
+        if pattern not in self._fitted:
+            self._fitted[pattern] = self._fit(pattern)
+        fitted = self._fitted[pattern]
+        return fitted.predict(np.hstack([features[m][rows] for m in pattern])) if isinstance(fitted, Ridge) else fitted
+
+    def _fit(self, pattern: tuple[str, ...]) -> Ridge | Array:
+        """Fit the map of a pattern; one that train does not know gives the mean of the labels."""
+        there = _having(self.train, pattern)
+        if not pattern or there.sum() < 2:
+            mean: Array = _targets(self.train.labels, self.classes).mean(0)
+            return mean
+        everything = tuple(self.train.features)
+        complete = _having(self.train, everything)
+        if pattern != everything and there.sum() == complete.sum() and not self._complete.wide:
+            widths = [np.full(self.train.features[m].shape[1], m in pattern) for m in everything]
+            return self._complete.fit(np.flatnonzero(np.concatenate(widths)))
+        return self.complete if pattern == everything else self._sums(pattern).fit()
+
+    @cached_property
+    def complete(self) -> Ridge:
+        """The map of all modalities, from the rows that have them all."""
+        return self._complete.fit()
+
+    @cached_property
+    def _complete(self) -> RidgeSums:
+        """The sums over the rows that have every modality."""
+        return self._sums(tuple(self.train.features))
+
+    def _sums(self, pattern: tuple[str, ...]) -> RidgeSums:
+        there = np.flatnonzero(_having(self.train, pattern))
+        columns = Columns(tuple(self.train.features[m] for m in pattern), there)
+        return RidgeSums.of(columns, _targets(self.train.labels[there], self.classes))
+
+
+@dataclass(frozen=True)
+class ImputedRidge:
+    """One ridge of all modalities, and what replaces a missing one."""
+
+    fill: Mapping[str, Array]
+    ridge: Ridge
+    classes: int
+
+    @classmethod
+    def fit(cls, train: Rows, classes: int, *, with_mean: bool) -> "ImputedRidge":
+        """Fit on all train rows, with the train mean of a modality for its missing inputs, or with zeros."""
+        return cls.beside(PatternRidge(train, classes), with_mean=with_mean)
+
+    @classmethod
+    def beside(cls, patterns: PatternRidge, *, with_mean: bool) -> "ImputedRidge":
+        """Fit on the train rows of another baseline; where none of them lacks anything, the map is its map."""
+        train, classes = patterns.train, patterns.classes
+        fill = {}
+        for m, x in train.features.items():
+            there = np.flatnonzero(train.available[m])
+            mean = with_mean and len(there)
+            fill[m] = row_by_row(Columns((x,), there)) / len(there) if mean else np.zeros(x.shape[1])
+        known = patterns.complete if all(bits.all() for bits in train.available.values()) else None
+        ridge = known or fit_ridge(_FilledColumns(train, fill), _targets(train.labels, classes))
+        return cls(fill, ridge, classes)
+
+    def predict(self, features: Mapping[str, Array], available: Mapping[str, Array] | None = None) -> Array:
+        """Return a score for each row (regression) or for each row and class (classification)."""
+        n = len(next(iter(features.values())))
+        outputs = self.ridge.predict(_fill_missing(features, available, self.fill, n))
+        return outputs if self.classes else outputs[:, 0]
+
+
+@dataclass(frozen=True)
+class _FilledColumns:
+    """The features of rows side by side, with something in place of what a row lacks."""
+
+    rows: Rows
+    fill: Mapping[str, Array]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return len(self.rows), sum(map(len, self.fill.values()))
+
+    def __getitem__(self, rows: Array | slice) -> Array:
+        index = np.arange(len(self.rows))[rows]
+        features = {m: Columns((x,), index)[:] for m, x in self.rows.features.items()}
+        available = {m: bits[index] for m, bits in self.rows.available.items()}
+        return _fill_missing(features, available, self.fill, len(index))
+
+
+def _targets(labels: Array, classes: int) -> Array:
+    return np.eye(classes)[labels] if classes else labels[:, None].astype(np.float64)
+
+
+def _having(rows: Rows, modalities: tuple[str, ...]) -> Array:
+    there: Array = np.all([rows.available[m] for m in modalities], axis=0)
+    return there
+
+
+def _by_pattern(
+    features: Mapping[str, Array], available: Mapping[str, Array] | None, n: int
+) -> Iterator[tuple[tuple[str, ...], Array]]:
+    """Yield each availability pattern that occurs, with the rows that have it."""
+    there = np.stack([_bits(m, available, n) for m in features], axis=1)
+    patterns, which = np.unique(there, axis=0, return_inverse=True)
+    for k, pattern in enumerate(patterns):
+        yield tuple(m for m, bit in zip(features, pattern, strict=True) if bit), which.ravel() == k
+
+
+def _fill_missing(
+    features: Mapping[str, Array], available: Mapping[str, Array] | None, fill: Mapping[str, Array], n: int
+) -> Array:
+    parts = [
+        np.where(_bits(m, available, n)[:, None], features[m], values)
+        if m in features
+        else np.broadcast_to(values, (n, len(values)))
+        for m, values in fill.items()
+    ]
+    return np.hstack(parts)
+
+
+def _bits(modality: str, available: Mapping[str, Array] | None, n: int) -> Array:
+    return np.broadcast_to(np.asarray((available or {}).get(modality, True), bool), (n,))

@@ -14,7 +14,7 @@ import numpy as np
 
 from mbd.blocks import take_rows
 from mbd.formats.features import Shape, Task, lengths_of
-from mbd.names import check_names
+from mbd.records import check_names
 from mbd.tensors import Array, scratch
 
 SPLITS = ("train", "valid", "test", "calibration")

@@ -4,8 +4,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AwareDatetime, Field
 
-from mbd.names import Name
-from mbd.records import Digest, Record, Time
+from mbd.records import Digest, Name, Record, Time
 
 Role = Literal["submit", "operate", "read"]
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from mbd.names import Name, RelativePath
-from mbd.records import Digest, Record
+from mbd.records import Digest, Name, Record, RelativePath
 
 MANIFEST = "manifest.json"
 Task = Literal["regression", "classification"]

@@ -21,8 +21,7 @@ from pydantic import Field
 from mbd.files import canonical_digest
 from mbd.formats.features import Shape, Task
 from mbd.formats.guarantee import Guarantee
-from mbd.names import Name, RelativePath, dotless, dotted
-from mbd.records import Digest, Record
+from mbd.records import Digest, Name, Record, RelativePath, dotless, dotted
 
 Tag = tuple[str, ...]
 """a set of modalities, in alphabetical order"""

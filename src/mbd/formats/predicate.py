@@ -12,11 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from mbd.formats.audit import AuditSummary
 from mbd.formats.guarantee import Delta, Guarantee, Kind, LineageBudget, NonNegative, Positive, claimable
+from mbd.formats.leakage import AuditSummary
 from mbd.formats.model import ComponentName
-from mbd.names import Line, Name
-from mbd.records import Digest, Record, Time
+from mbd.records import Digest, Line, Name, Record, Time
 
 LONGEST_INTERVAL = timedelta(days=366)
 """until the next audit of a released model"""

@@ -12,8 +12,7 @@ from pydantic import Field, model_validator
 
 from mbd.formats.model import ComponentName
 from mbd.formats.predicate import Count, DigestOrCommitment, Issuer
-from mbd.names import Line, Name
-from mbd.records import Digest, Record, Time
+from mbd.records import Digest, Line, Name, Record, Time
 
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
 

@@ -15,8 +15,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from mbd.errors import DataError
-from mbd.names import Name, RelativePath
-from mbd.records import Digest, Record, Time
+from mbd.records import Digest, Name, Record, RelativePath, Time
 
 State = Literal["received", "running", "certified", "refused", "failed", "cancelled"]
 STATES: tuple[State, ...] = ("received", "running", "certified", "refused", "failed", "cancelled")

@@ -12,8 +12,7 @@ from typing import Literal, get_args
 from pydantic import AwareDatetime
 
 from mbd.formats.statement import DestroyedKey, KeyKind, ShreddingFacts
-from mbd.names import Line
-from mbd.records import Digest, Record
+from mbd.records import Digest, Line, Record
 
 RECORD = "shredding.json"
 KINDS: tuple[KeyKind, ...] = get_args(KeyKind)

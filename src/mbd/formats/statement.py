@@ -22,13 +22,11 @@ import rfc8785
 from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_validator
 
 from mbd.errors import VerificationError
-from mbd.formats.audit import AuditSummary
 from mbd.formats.files import CERTIFICATE, INDICES, MODEL, REPORT, WEIGHTS
-from mbd.formats.leakage import LEAKAGE
+from mbd.formats.leakage import LEAKAGE, AuditSummary
 from mbd.formats.predicate import Count, Erasure, Predicate, RequestReference
 from mbd.formats.registration import Registration, Reinstatement
-from mbd.names import Line, Name
-from mbd.records import Digest, Record, Time, invalid
+from mbd.records import Digest, Line, Name, Record, Time, invalid
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 DELETION_TYPE: Final = "urn:missing-by-design:modality-deletion:v1"

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mbd.formats.audit import AuditSummary
-from mbd.formats.leakage import AttackRecord, LeakageRecord, Variant
+from mbd.formats.leakage import AttackRecord, AuditSummary, LeakageRecord, Variant
 
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "tolerance": (0, 0.05),

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
 
-from mbd.formats.audit import AuditSummary
 from mbd.formats.files import MODEL, WEIGHTS
+from mbd.formats.leakage import AuditSummary
 from mbd.formats.predicate import LONGEST_INTERVAL
 from mbd.formats.statement import (
     AnyStatement,

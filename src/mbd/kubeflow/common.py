@@ -32,9 +32,9 @@ from mbd.formats.deletion import DELETION
 from mbd.formats.features import FeatureLocation
 from mbd.formats.shredding import KeyName
 from mbd.params import Params, load_params, params_digest, to_yaml
-from mbd.params.attacks import refuse_weak_audit
-from mbd.params.container import in_container
+from mbd.params.deletion import refuse_weak_audit
 from mbd.params.operations import CertificateSettings, ShreddingSettings
+from mbd.params.resolve import in_container
 from mbd.remote_errors import retry_transient
 from mbd.shredding.keys import Keyring
 from mbd.shredding.private_folder import private_folder

@@ -19,7 +19,7 @@ from mbd.model.attachment import Attachment, OwnPart, attach
 from mbd.model.checkpoint import describe
 from mbd.model.contract import seeded
 from mbd.model.networks import JointNetwork, JointShape
-from mbd.names import dotted
+from mbd.records import dotted
 from mbd.tensors import Array
 
 _SCALING = ("mean", "scale")

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from mbd.formats.model import JointSpec
-from mbd.names import dotless, dotted
 from mbd.params.learning import JointSettings
+from mbd.records import dotless, dotted
 
 Inputs = Mapping[str, Tensor]
 Masks = tuple[Tensor, Tensor]

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from mbd.formats.features import Task
-from mbd.names import Name
 from mbd.params.base import CorruptionSettings, Count, Seed, Settings, Share
+from mbd.records import Name
 from mbd.registry import SOURCES
 
 

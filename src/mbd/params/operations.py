@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from mbd.formats.predicate import CHECKPOINT_AGE, LONGEST_INTERVAL
-from mbd.names import Line, Name
 from mbd.params.base import Count, Settings
-from mbd.records import Digest
+from mbd.records import Digest, Line, Name
 from mbd.registry import scheme_of
 
 

@@ -1,17 +1,23 @@
-"""All parameters, loaded from defaults, a file and `--set`; their digest and their text."""
+"""All parameters, loaded from defaults, a file and `--set`; their digest and their text; and what they mean elsewhere.
+
+In a container, paths that are not set lead to where the platform mounts things. A volume or a secret that `platform`
+names has a folder there (`platform.state_path` …). :data:`MOUNTED` says which parameters lead into which of them; what
+has been set to something else stays.
+"""
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
+from typing import Any, TypeVar
 
 import rfc8785
 import yaml
 from pydantic import BaseModel
 
-from mbd.params.attacks import AttacksSettings
 from mbd.params.base import Settings
-from mbd.params.deletion import DeletionSettings
+from mbd.params.deletion import AttacksSettings, DeletionSettings
 from mbd.params.features import FeaturesSettings
 from mbd.params.learning import EvaluationSettings, ModelSettings, TrainingSettings
 from mbd.params.operations import (
@@ -24,8 +30,7 @@ from mbd.params.operations import (
     ShreddingSettings,
     StoreSettings,
 )
-from mbd.params.platform import PlatformSettings
-from mbd.params.serving import ServingSettings
+from mbd.params.platform import PlatformSettings, ServingSettings
 from mbd.params.tree import read_tree, validate_tree
 from mbd.records import describe_fields
 
@@ -78,3 +83,50 @@ def to_yaml(section: BaseModel, indent: int = 0) -> str:
         comment = f"  # {texts[name]}" if name in texts else ""
         lines.append(f"{'  ' * indent}{name}: {text}{comment}")
     return "\n".join(lines) + "\n"
+
+
+S = TypeVar("S", bound=Settings)
+
+MOUNTED = {
+    "state_claim": {
+        "deletion.ledgers": "{state_path}",
+        "certificate.private": "{state_path}/private",
+        "purge.tombstones": "{state_path}/tombstones",
+        "features.source.media.cache": "{state_path}/media",
+    },
+    "trust_config": {"certificate.trust": "{trust_path}/trust.json"},
+    "keys_secret": {
+        "certificate.signers": "file:{keys_path}/signer.pem",
+        "certificate.log_signer": "file:{keys_path}/log.pem",
+    },
+    "lineage_secret": {"certificate.lineage_key": "{lineage_path}/lineage.key"},
+    "data_keys_claim": {"shredding.keys": "{data_keys_path}"},
+    "wrapper_secret": {"shredding.wrapper": "file:{wrapper_path}/shredding.kek"},
+}
+"""what `platform` names: {parameter: where it leads, if that is mounted}"""
+_PLAIN = "features.source.media.cache"
+"""plain vectors, which are kept nowhere with crypto-shredding"""
+
+
+def in_container(params: Params) -> Params:
+    """Return the parameters with every default path to something mounted as it is in a container."""
+    for key, value in _mounted(params):
+        params = _with(params, key.split("."), value)
+    return params
+
+
+def _with(settings: S, path: list[str], value: object) -> S:
+    name, *below = path
+    return settings.model_copy(update={name: _with(getattr(settings, name), below, value) if below else value})
+
+
+def _mounted(params: Params) -> Iterator[tuple[str, Any]]:
+    defaults, paths = Params(), params.platform.model_dump()
+    for source, parameters in MOUNTED.items():
+        for key, path in parameters.items():
+            if key == _PLAIN and params.shredding.enabled:
+                continue
+            default = attrgetter(key)(defaults)
+            if paths[source] and attrgetter(key)(params) == default:
+                value = path.format(**paths)
+                yield key, (value,) if isinstance(default, tuple) else value

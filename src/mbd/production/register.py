@@ -35,9 +35,8 @@ from mbd.history.history import WITHDRAWN, History
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import open_for
 from mbd.model.predictor import Model, load
-from mbd.names import HINT, problem_with
 from mbd.params import Params
-from mbd.records import now
+from mbd.records import HINT, now, problem_with
 from mbd.steps.certify import issuer_of, provenance
 from mbd.steps.publish import open_publisher
 from mbd.steps.step import reads

@@ -26,7 +26,7 @@ import numpy as np
 from mbd.errors import MbdError
 from mbd.formats.purge import Obstacle, Target
 from mbd.purge.targets import Targets
-from mbd.storage.transfer import CHUNK, sha256_pieces
+from mbd.storage.store import CHUNK, sha256_pieces
 from mbd.tensors import Array, is_float, open_tensors, round_mantissa
 
 DEPTH = 4

@@ -44,8 +44,7 @@ from mbd.purge.contents import tensor_digests
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
-from mbd.storage.store import Store
-from mbd.storage.transfer import chunks
+from mbd.storage.store import Store, chunks
 from mbd.tensors import open_tensors
 from mbd.trust.commitments import read_private
 from mbd.trust.trust_file import Trust

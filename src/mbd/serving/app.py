@@ -21,7 +21,7 @@ from fastapi.openapi.utils import get_openapi
 
 from mbd import __version__
 from mbd.monitoring.samples import Samples
-from mbd.params.serving import PUBLIC, OidcSettings
+from mbd.params.platform import PUBLIC, OidcSettings
 from mbd.serving import problems
 from mbd.serving.identity import Gatekeeper, readable
 from mbd.serving.middleware import RequestContext

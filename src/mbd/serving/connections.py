@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mbd.params.serving import ServingSettings
+from mbd.params.platform import ServingSettings
 
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 30.0

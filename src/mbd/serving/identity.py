@@ -21,7 +21,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from mbd.errors import MbdError, UsageError
 from mbd.formats.access import ROLES, Role
-from mbd.params.serving import OidcSettings, Public
+from mbd.params.platform import OidcSettings, Public
 from mbd.records import now
 from mbd.serving.problems import ApiError
 from mbd.serving.tokens import TokenFile

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
-from mbd.params.serving import ServingSettings
+from mbd.params.platform import ServingSettings
 from mbd.serving.connections import HEALTH, Load
 from mbd.serving.identity import Gatekeeper, Identity
 from mbd.serving.problems import answer, of_error

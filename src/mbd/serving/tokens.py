@@ -15,8 +15,7 @@ from pathlib import Path
 from mbd.errors import DataError, UsageError
 from mbd.files import locked, write_file
 from mbd.formats.access import AccessToken, AccessTokens, Role
-from mbd.names import valid_name
-from mbd.records import now
+from mbd.records import now, valid_name
 
 _PREFIX = "mbd"
 Entries = tuple[AccessToken, ...]

@@ -9,13 +9,13 @@ The context (id and name of the data key) is authenticated, so that a wrapped ke
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import rfc8785
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from mbd.errors import DataError, UsageError, extras_named
+from mbd.errors import DataError, MbdError, UsageError, extras_named
 from mbd.files import read_secret, write_file
 
 KEY_BYTES = 32
@@ -51,8 +51,6 @@ def open_wrapper(uri: str) -> Wrapper:
     if scheme == "file" and rest:
         return FileWrapper(file_of(uri))
     if scheme == "awskms" and rest:
-        with extras_named():
-            from mbd.shredding.kms import KmsWrapper  # noqa: PLC0415 -- boto3 is slow to load
         return KmsWrapper(rest)
     raise UsageError("keys are wrapped by file:PATH or awskms:KEY", key="shredding.wrapper", value=uri)
 
@@ -102,3 +100,44 @@ class FileWrapper:
                 hint=f"it must hold {KEY_BYTES} bytes in hexadecimal, as `mbd shred keys` writes them",
             )
         return AESGCM(key)
+
+
+class KmsWrapper:
+    """Wraps data keys with a key that never leaves the KMS; kms:Encrypt and kms:Decrypt on it are needed.
+
+    Credentials, region and endpoint come only from the standard AWS chain (environment, profile, role;
+    AWS_ENDPOINT_URL_KMS).
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def wrap(self, secret: bytes, context: Context) -> bytes:
+        """Return the data key, encrypted by the KMS."""
+        answer = self._call("encrypt", context, Plaintext=secret)
+        return bytes(answer["CiphertextBlob"])
+
+    def unwrap(self, wrapped: bytes, context: Context) -> bytes:
+        """Return the data key, decrypted by the KMS."""
+        return bytes(self._call("decrypt", context, CiphertextBlob=wrapped)["Plaintext"])
+
+    def _call(self, operation: str, context: Context, **content: bytes) -> Any:  # noqa: ANN401 -- boto3 has no types
+        with extras_named():
+            import boto3  # noqa: PLC0415 -- slow to load
+            from botocore.config import Config  # noqa: PLC0415
+            from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+        retries = {"mode": "standard", "total_max_attempts": 4}
+        try:
+            client = boto3.Session().client("kms", config=Config(connect_timeout=10, read_timeout=10, retries=retries))
+            return getattr(client, operation)(KeyId=self.key, EncryptionContext=dict(context), **content)
+        except (ClientError, BotoCoreError) as error:
+            uri = f"awskms:{self.key}"
+            code = getattr(error, "response", {}).get("Error", {}).get("Code")
+            if code in {"InvalidCiphertextException", "IncorrectKeyException"}:
+                raise UnwrapError(uri) from error
+            raise MbdError(
+                f"the KMS failed to wrap or unwrap a data key: {error}",
+                key="shredding.wrapper",
+                value=uri,
+                hint="check credentials, AWS_DEFAULT_REGION, the state of the key, and kms:Encrypt, kms:Decrypt",
+            ) from error

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mbd.errors import DataError
-from mbd.evaluation.baseline import ridge_baselines
+from mbd.evaluation.ridge import ridge_baselines
 from mbd.features.availability import MANY_MODALITIES
 from mbd.features.check import check_collection
 from mbd.features.contract import FeatureSet, write_manifest, write_splits

@@ -23,6 +23,7 @@ from statistics import mean, stdev
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mbd.background import process_map
 from mbd.errors import MbdError, UsageError
 from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet
@@ -201,8 +202,6 @@ _Call = tuple[Params, Path, Path, tuple[str, ...], bool]
 
 def _run_all(params: Params, calls: Sequence[_Call]) -> list[TrainingResult]:
     """Train models side by side, in as many processes as the parameters allow."""
-    from mbd.training.processes import process_map  # noqa: PLC0415 -- imports what several processes need
-
     processes = min(params.training.processes, len(calls)) if "RANK" not in os.environ else 1
     with process_map(max(processes, 1)) as mapped:
         return [result for result in mapped(_run_one, calls) if result]

@@ -28,14 +28,20 @@ from mbd.storage.store import (
     NotWritableError,
     StoredObject,
     StoreError,
+    check_digest,
     check_name,
     check_size,
+    chunks,
+    chunks_of,
     conflict,
     no_locks,
     not_there,
     other_content,
+    progress,
+    sha256_of,
+    size_of,
+    write_verified,
 )
-from mbd.storage.transfer import check_digest, chunks, chunks_of, progress, sha256_of, size_of, write_verified
 
 Parts = tuple[str, ...]
 

@@ -26,16 +26,18 @@ from urllib.parse import quote, unquote, urlsplit
 from mbd.errors import UsageError
 from mbd.params.operations import StoreSettings
 from mbd.storage.store import (
+    CHUNK,
     LARGEST_IN_MEMORY,
     Lock,
     NotThereError,
     StoredObject,
     StoreError,
+    check_digest,
     check_name,
     check_size,
     not_there,
+    write_verified,
 )
-from mbd.storage.transfer import CHUNK, check_digest, write_verified
 from mbd.urls import without_credentials
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}

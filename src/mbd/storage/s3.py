@@ -31,14 +31,18 @@ from mbd.storage.store import (
     LockedError,
     StoredObject,
     StoreError,
+    check_digest,
     check_name,
     check_size,
     conflict,
     no_locks,
     not_there,
     other_content,
+    sha256_of,
+    sha256_pieces,
+    size_of,
+    write_verified,
 )
-from mbd.storage.transfer import check_digest, sha256_of, sha256_pieces, size_of, write_verified
 
 _CLAIMS = ".claims/"
 _PROBES = ".probes/"

@@ -29,8 +29,7 @@ from urllib3.exceptions import HTTPError
 from mbd.errors import UsageError
 from mbd.params.operations import StoreSettings
 from mbd.remote_errors import ErrorKind, classify_error
-from mbd.storage.store import ConflictError, Lock, NotWritableError, StoredObject, StoreError
-from mbd.storage.transfer import CHUNK, progress, size_of
+from mbd.storage.store import CHUNK, ConflictError, Lock, NotWritableError, StoredObject, StoreError, progress, size_of
 
 S3Failure = (BotoCoreError, ClientError, HTTPError)
 """of botocore, and of what reads the body of an answer for it"""

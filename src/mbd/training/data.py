@@ -18,7 +18,7 @@ from mbd.features.rows import Rows
 from mbd.formats.features import Task
 from mbd.model.contract import to_tensor
 from mbd.model.networks import JointNetwork
-from mbd.names import dotless
+from mbd.records import dotless
 from mbd.tensors import Array, lies_in_file, release
 from mbd.training.draws import Step
 from mbd.training.objective import Batch

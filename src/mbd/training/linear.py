@@ -28,7 +28,7 @@ from mbd.evaluation.ridge import RidgeSums
 from mbd.features.rows import Rows
 from mbd.model.coordinates import cross_entropy
 from mbd.model.networks import REACH
-from mbd.names import dotless
+from mbd.records import dotless
 from mbd.tensors import Array
 
 _FEWEST_ROWS = 2

@@ -32,8 +32,7 @@ from pydantic import Field, model_validator
 
 from mbd.errors import DataError, UsageError
 from mbd.files import canonical_digest, to_json, write_file
-from mbd.names import Line
-from mbd.records import Record, Time, now
+from mbd.records import Line, Record, Time, now
 from mbd.trust.public_keys import key_id, normal_pem, raw_ed25519, schemes_of
 
 CLOCKS_DIFFER_BY = timedelta(minutes=5)

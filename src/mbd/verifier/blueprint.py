@@ -15,7 +15,7 @@ from mbd.formats.model import (
     projection_name,
     tensor_name,
 )
-from mbd.names import dotless
+from mbd.records import dotless
 
 Shape = tuple[int, ...]
 _KERNEL = "kernel.weights"

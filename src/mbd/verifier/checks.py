@@ -8,9 +8,8 @@ from typing import Any
 
 from mbd.errors import MbdError
 from mbd.files import sha256_file
-from mbd.formats.audit import AuditSummary, summarise
 from mbd.formats.files import INDICES, MODEL, WEIGHTS
-from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.leakage import LEAKAGE, AuditSummary, LeakageRecord, summarise
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import LONGEST_INTERVAL, Predicate
 from mbd.formats.statement import SUBJECTS, DeletionStatement, exact_integers

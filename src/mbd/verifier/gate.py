@@ -1,7 +1,7 @@
 """The gate's decision, made again from what a certificate says of its audit, and whether the audit was strong enough.
 
-Whether a measure passes follows from what the gate compared (:mod:`mbd.formats.audit`). The whole passes if everything
-that decides passes, and if at least one attack decided. How strong an audit must be is fixed in
+Whether a measure passes follows from what the gate compared (:mod:`mbd.formats.leakage`). The whole passes if
+everything that decides passes, and if at least one attack decided. How strong an audit must be is fixed in
 :mod:`mbd.formats.strength`. Where `leakage.json` is at hand, its numbers are looked at as well.
 """
 
@@ -9,8 +9,7 @@ import math
 from collections.abc import Iterator
 from itertools import chain
 
-from mbd.formats.audit import AuditSummary
-from mbd.formats.leakage import Interval, LeakageRecord
+from mbd.formats.leakage import AuditSummary, Interval, LeakageRecord
 from mbd.formats.predicate import LONGEST_INTERVAL, Predicate
 from mbd.formats.strength import power_in_words, required_measures, shortfalls
 from mbd.verifier.verdict import Check, failed, passed

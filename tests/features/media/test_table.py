@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.errors import DataError
-from mbd.features.media.table import read_table
+from mbd.features.sources.media import read_table
 from tests.features.media.build import write_table
 
 CELL = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)

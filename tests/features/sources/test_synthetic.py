@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from mbd.evaluation.baseline import ridge_baselines
-from mbd.evaluation.ridge import fit_ridge
+from mbd.evaluation.ridge import fit_ridge, ridge_baselines
 from mbd.features.rows import Collection
 from mbd.features.sources import read_source
 from mbd.params import load_params

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from mbd.errors import DataError, naming
-from mbd.features.labels import labelled
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
-from mbd.features.sources import Source, choose_modalities
+from mbd.features.sources import Source, choose_modalities, labelled
 from mbd.files import read_json
 from mbd.logs import progress_bar
 from mbd.params.features import CsdSettings, FeaturesSettings

@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 
 from mbd.errors import DataError, naming
-from mbd.features.labels import labelled
 from mbd.features.pickles import described, load_pickle, outermost
 from mbd.features.rows import Collection, Rows
-from mbd.features.sources import Source, choose_modalities
+from mbd.features.sources import Source, choose_modalities, labelled
 from mbd.features.splits import carve_share
 from mbd.params.features import FeaturesSettings
 from mbd.tensors import Array

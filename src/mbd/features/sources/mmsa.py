@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 
 from mbd.errors import DataError, naming
-from mbd.features.labels import labelled
 from mbd.features.pickles import described, load_pickle, outermost
 from mbd.features.pooling import keep, pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
-from mbd.features.sources import Source, choose_modalities
+from mbd.features.sources import Source, choose_modalities, labelled
 from mbd.features.splits import with_groups_from_ids
 from mbd.formats.features import Task
 from mbd.params.features import FeaturesSettings

@@ -27,10 +27,9 @@ import numpy as np
 
 from mbd.blocks import convert
 from mbd.errors import DataError
-from mbd.features.labels import labelled
 from mbd.features.pooling import pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows, within
-from mbd.features.sources import Source, choose_modalities
+from mbd.features.sources import Source, choose_modalities, labelled
 from mbd.features.splits import with_groups_from_ids
 from mbd.formats.features import lengths_of
 from mbd.params.features import FeaturesSettings

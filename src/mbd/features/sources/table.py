@@ -23,10 +23,9 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from mbd.errors import DataError, naming
-from mbd.features.labels import labelled
-from mbd.features.media.table import names_media
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
-from mbd.features.sources import Source, choose_modalities
+from mbd.features.sources import Source, choose_modalities, labelled
+from mbd.features.sources.media import names_media
 from mbd.features.splits import carve_share, with_groups_from_ids
 from mbd.params.features import FeaturesSettings, TableSettings
 from mbd.tensors import Array

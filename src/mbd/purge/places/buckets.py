@@ -15,8 +15,7 @@ from mbd.purge.places.folders import Folder, names_output
 from mbd.purge.targets import Targets
 from mbd.registry import STORES
 from mbd.storage import folder_of, open_store
-from mbd.storage.store import NotThereError, Store, StoredObject
-from mbd.storage.transfer import sha256_pieces
+from mbd.storage.store import NotThereError, Store, StoredObject, sha256_pieces
 from mbd.urls import without_credentials
 
 _RUNS = "runs/"

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from mbd.evaluation.metrics import ERRORS, TITLES
-from mbd.formats.audit import AuditSummary
-from mbd.formats.leakage import AttackRecord, EarlierAudits, LeakageRecord, LowerBound
+from mbd.formats.leakage import AttackRecord, AuditSummary, EarlierAudits, LeakageRecord, LowerBound
 from mbd.formats.predicate import Evidence
 from mbd.formats.strength import power_in_words
 from mbd.report.page.content import (

@@ -24,7 +24,7 @@ from mbd.errors import MbdError
 from mbd.model.threads import compute_threads
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
-from mbd.params.serving import InferenceSettings
+from mbd.params.platform import InferenceSettings
 from mbd.serving.inference.protocol import InferenceError, invalid
 from mbd.serving.inference.served import ServedModels, Serving
 from mbd.tensors import Array

@@ -15,7 +15,7 @@ from mbd.formats.predicate import Issuer
 from mbd.formats.verdict import Decision
 from mbd.history.facts import CertificateFacts, Effect, Kind, RegistrationFacts, Release, StatementFacts
 from mbd.history.state import CertificateState, Status, last_erasure
-from mbd.names import problem_with
+from mbd.records import problem_with
 from mbd.serving.identity import readable
 from mbd.serving.problems import ApiError, View
 from mbd.serving.routes import Limit, Serving, Words, problems

@@ -12,8 +12,8 @@ from mbd.formats.request import DeletionRequest, Impersonal, RequestId, State
 from mbd.history.history import History
 from mbd.history.lineage import keep_subject
 from mbd.monitoring.store_scanner import facts_of_request, proven
-from mbd.names import Name
 from mbd.production.request_store import refuse_several
+from mbd.records import Name
 from mbd.serving.identity import Identity, role
 from mbd.serving.problems import ApiError, View
 from mbd.serving.request_index import RequestFilter

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mbd.background import process_map
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
@@ -29,7 +30,6 @@ from mbd.training.distributed import ProcessGroup
 from mbd.training.lattice.ridge import assign_folds
 from mbd.training.loop import Snapshots, TrainingState, as_tensors
 from mbd.training.module import ModuleRun
-from mbd.training.processes import process_map
 from mbd.training.reproducibility import reproducible
 
 
