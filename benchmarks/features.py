@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from mbd.features.sources import read_source
+from mbd.outputs import step_run
 from mbd.params import load_params
 from mbd.steps.features import convert
-from mbd.steps.step import step_run
 from mbd.tensors import Array
 
 REPEATS = 5

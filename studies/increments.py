@@ -22,7 +22,8 @@ from mbd.deletion.calibration import JointCalibration
 from mbd.deletion.importance import swiftprune
 from mbd.deletion.saliency import saliency
 from mbd.deletion.selection import select
-from mbd.files import STEP_FILE, read_json, to_json, whole_folder, write_file
+from mbd.files import STEP_FILE, read_json, to_json, write_file
+from mbd.outputs import whole_folder
 from mbd.params import Params, load_params
 from mbd.params.deletion import SurgerySettings
 from mbd.tensors import Array

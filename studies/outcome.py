@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mbd.evaluation.results import Spread
-from mbd.files import STEP_FILE, to_json, whole_folder, write_file
+from mbd.files import STEP_FILE, to_json, write_file
+from mbd.outputs import whole_folder
 
 Verdict = Literal["holds", "does not hold", "not comparable"]
 Cell = str | int | float | Spread | None

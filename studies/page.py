@@ -5,7 +5,8 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from mbd.files import STEP_FILE, to_json, whole_folder, write_file
+from mbd.files import STEP_FILE, to_json, write_file
+from mbd.outputs import whole_folder
 from studies.layout import Layout
 from studies.outcome import Finding
 from studies.plan import SYNTHETIC, StudyPlan, called, command_about, read_plan

@@ -20,7 +20,8 @@ import numpy as np
 from mbd.deletion.calibration import JointCalibration
 from mbd.deletion.importance import swiftprune
 from mbd.deletion.saliency import saliency
-from mbd.files import STEP_FILE, read_json, to_json, whole_folder, write_file
+from mbd.files import STEP_FILE, read_json, to_json, write_file
+from mbd.outputs import whole_folder
 from mbd.params import load_params
 from mbd.params.deletion import SurgerySettings
 from mbd.records import Record

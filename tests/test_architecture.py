@@ -35,6 +35,7 @@ TOOLS = {
     "blocks",
     "errors",
     "files",
+    "outputs",
     "randomness",
     "tensors",
     "git",

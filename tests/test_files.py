@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import UsageError
-from mbd.files import file_digests, whole_folder, write_file
+from mbd.files import file_digests, write_file
+from mbd.outputs import whole_folder
 from tests.digests import path_digest
 
 
@@ -62,7 +63,7 @@ def test_a_folder_of_someone_else_is_not_touched(tmp_path: Path) -> None:
 
 def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from mbd.files import whole_folder\n"
+        "import sys, time; from pathlib import Path; from mbd.outputs import whole_folder\n"
         "with whole_folder(Path(sys.argv[1]), 'features') as f:\n"
         "    (f / 'data').write_text('half'); print('ready', flush=True); time.sleep(60)\n"
     )

@@ -1,14 +1,12 @@
-"""Atomic writes of files and folders, and their digests.
+"""Files that appear whole or not at all, files with secrets, JSON, and digests.
 
-Everything is written under a temporary name beside its target, synced to disk, and renamed. A killed writer leaves
-only a folder named `.NAME.partial.*`, which the next writer of the same target removes.
+A file is written under a temporary name beside its target, synced to disk, and renamed.
 """
 
 import fcntl
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +16,7 @@ from typing import Any, BinaryIO
 
 import rfc8785
 
-from mbd.errors import DataError, UsageError
+from mbd.errors import UsageError
 
 STEP_FILE = "step.json"
 
@@ -63,7 +61,7 @@ def whole_file(path: Path, *, mode: int = 0o644, new: bool = False) -> Iterator[
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.partial.")
     temporary = Path(name)
     try:
-        with _naming(path), os.fdopen(handle, "wb") as stream:
+        with errors_naming(path), os.fdopen(handle, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -80,7 +78,7 @@ def whole_file(path: Path, *, mode: int = 0o644, new: bool = False) -> Iterator[
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def errors_naming(path: Path) -> Iterator[None]:
     """Within: an error of the disk that names no file, or one of a temporary folder, names `path`."""
     try:
         yield
@@ -115,105 +113,6 @@ def to_json(value: object) -> str:
 def read_json(path: Path) -> Any:  # noqa: ANN401 -- the caller checks the content
     """Return the content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def read_step(folder: Path, step: str | None = None) -> dict[str, Any]:
-    """Return the `step.json` of a folder after checking that its files are those that the step wrote.
-
-    Args:
-        folder: The output of a step.
-        step: The step that must have written it; None for any.
-
-    Raises:
-        DataError: The folder was not written by this step, or a file in it was changed, added or removed since.
-
-    """
-    file, hint = folder / STEP_FILE, f"run `mbd {step}` again" if step else "run the step again"
-    try:
-        record: dict[str, Any] = read_json(file)
-        writer, written = record["step"], dict(record["outputs"]["files"])
-    except OSError as error:
-        raise DataError("the folder is not the output of a step", file=file, hint=hint) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError("the record of the step is not valid", file=file, hint=hint) from error
-    if step not in (None, writer):
-        raise DataError(f"the folder is not an output of `mbd {step}`", file=file, key="step", value=writer, hint=hint)
-    now = file_digests(folder)
-    if changed := sorted(name for name in {*written, *now} if written.get(name) != now.get(name)):
-        name = changed[0]
-        raise DataError(
-            "the file is not what the step wrote",
-            file=folder / name,
-            value=f"sha256 {now.get(name, 'none: the file is missing')}, written {written.get(name, 'no such file')}",
-            hint=hint,
-        )
-    return record
-
-
-@contextmanager
-def whole_folder(out: Path, step: str) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `out` on success and is removed on failure.
-
-    An existing `out` is replaced only if it is empty or if the same step wrote it, according to its `step.json`.
-    """
-    _check_replaceable(out, step)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(out)
-    temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.partial."))
-    with locked(temporary, wait=False):
-        try:
-            with _naming(out):
-                yield temporary
-            temporary.chmod(0o755)
-            with ThreadPoolExecutor() as pool:
-                list(pool.map(sync, [temporary, *temporary.rglob("*")]))
-            _check_replaceable(out, step)
-            _swap(temporary, out)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-
-
-def _check_replaceable(out: Path, step: str) -> None:
-    if not out.exists():
-        return
-    if not out.is_dir():
-        raise UsageError("the output must be a folder, not a file", key="--out", value=out)
-    if not any(out.iterdir()):
-        return
-    try:
-        writer = read_json(out / STEP_FILE)["step"]
-    except (OSError, ValueError, KeyError, TypeError):
-        writer = None
-    if writer != step:
-        raise UsageError(
-            f"the output folder holds files that `mbd {step}` did not write",
-            key="--out",
-            value=out,
-            hint="give another folder, or remove this one first",
-        )
-
-
-def _swap(temporary: Path, out: Path) -> None:
-    if out.exists():
-        old = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.partial."))
-        out.rename(old / "old")
-        temporary.rename(out)
-        shutil.rmtree(old)
-    else:
-        temporary.rename(out)
-    sync(out.parent)
-
-
-def _remove_abandoned(out: Path) -> None:
-    for folder in out.parent.glob(f".{out.name}.partial.*"):
-        if not folder.is_dir():
-            continue
-        try:
-            with locked(folder, wait=False):
-                shutil.rmtree(folder)
-        except (BlockingIOError, FileNotFoundError):
-            continue  # another process uses it, or has just removed it
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from mbd.files import write_file
 from mbd.formats.deletion import DeletionRecord, read_deletion
 from mbd.formats.leakage import LeakageRecord
 from mbd.model.checkpoint import load_model, save_model
+from mbd.outputs import step_run
 from mbd.params import Params, load_params
 from mbd.steps import certify, delete, evaluate
-from mbd.steps.step import step_run
 from mbd.training.lattice import train_lattice
 from mbd.trust.keys import make_keys
 from mbd.trust.trust_file import Trust, read_trust, write_trust

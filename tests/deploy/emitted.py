@@ -11,10 +11,10 @@ from mbd.files import write_file
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.monitoring.samples import Samples
 from mbd.monitoring.store_monitor import StoreMonitor
+from mbd.outputs import step_run
 from mbd.params import load_params
 from mbd.serving.inference.routes import InferenceService
 from mbd.steps.metrics_reporting import add_samples, reporting
-from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
 from tests.monitoring.golden_store import GoldenStore, golden_leakage

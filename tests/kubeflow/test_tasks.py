@@ -11,9 +11,9 @@ from mbd.formats.statement import DeletionStatement
 from mbd.history.replay import read_history
 from mbd.kubeflow import tasks
 from mbd.kubeflow.common import write_params, write_resolved
+from mbd.outputs import step_run
 from mbd.params import load_params, to_yaml
 from mbd.steps import verify
-from mbd.steps.step import step_run
 from mbd.storage import open_store
 from mbd.trust.trust_file import read_trust
 from mbd.verifier.bundle import Bundle

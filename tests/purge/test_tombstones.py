@@ -14,12 +14,12 @@ from mbd.files import sha256_file, write_file
 from mbd.formats.files import WEIGHTS
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import open_for
+from mbd.outputs import step_run
 from mbd.params import Params
 from mbd.purge.hook import check_push, install_hook
 from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import purged_digests, read_list, store_tombstones
 from mbd.steps import purge
-from mbd.steps.step import step_run
 from tests.certificate.build import ModelWorkspace
 from tests.integration.command import mbd
 from tests.purge.workspace import PurgeWorkspace, holding

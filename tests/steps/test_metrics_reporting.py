@@ -12,9 +12,9 @@ from mbd.cli import group
 from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
 from mbd.files import write_file
 from mbd.monitoring import metrics
+from mbd.outputs import step_run
 from mbd.params import Params, load_params
 from mbd.steps.metrics_reporting import add_samples, reason_of, reporting
-from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
 from tests.monitoring.golden_store import golden_leakage

@@ -7,10 +7,11 @@ import pytest
 
 from mbd.errors import DataError
 from mbd.files import sha256_file, write_file
+from mbd.outputs import step_run
 from mbd.params import load_params
 from mbd.shredding.keys import Keyring
 from mbd.shredding.vault import encrypt_folder
-from mbd.steps.step import StepContext, read_folder, reads, step_context, step_run
+from mbd.steps.step import StepContext, read_folder, reads, step_context
 from tests.digests import path_digest
 from tests.features.build import synthetic_set
 from tests.kubeflow.workspace import as_settings, sealing

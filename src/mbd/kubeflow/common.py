@@ -27,10 +27,11 @@ from cryptography.exceptions import InvalidTag
 
 from mbd import __version__, logs
 from mbd.errors import DataError, ExitCode, MbdError, UsageError, describe_exit
-from mbd.files import read_step, write_file
+from mbd.files import write_file
 from mbd.formats.deletion import DELETION
 from mbd.formats.features import FeatureLocation
 from mbd.formats.shredding import KeyName
+from mbd.outputs import read_step
 from mbd.params import Params, load_params, params_digest, to_yaml
 from mbd.params.deletion import refuse_weak_audit
 from mbd.params.operations import CertificateSettings, ShreddingSettings

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
 from mbd.errors import GateRefusedError
-from mbd.files import canonical_digest, read_json, read_step, write_file
+from mbd.files import canonical_digest, read_json, write_file
 from mbd.formats.files import METRICS, REPORT
 from mbd.formats.leakage import LEAKAGE
 from mbd.kubeflow.common import (
@@ -26,6 +26,7 @@ from mbd.kubeflow.common import (
     write_artifact,
     write_resolved,
 )
+from mbd.outputs import read_step
 from mbd.params import Params, load_params
 
 # Tasks import steps when they run: a task does not wait for the imports of the others.

@@ -27,10 +27,10 @@ from mbd.history.facts import RegistrationFacts, Release
 from mbd.history.history import History
 from mbd.history.lineage import read_record, refuse_other_record
 from mbd.model.checkpoint import load_model
+from mbd.outputs import StepRun, step_run
 from mbd.params import Params
 from mbd.steps import features, train
 from mbd.steps.revoked import Revoked, read_log, respected_by_current
-from mbd.steps.step import StepRun, step_run
 from mbd.storage import open_private
 from mbd.trust.commitments import LineageKey, read_lineage_key
 

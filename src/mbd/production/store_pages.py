@@ -12,12 +12,12 @@ from mbd.history.entries import InvalidCertificate, read_entries
 from mbd.history.history import History
 from mbd.history.replay import read_history
 from mbd.log.reader import Log
+from mbd.outputs import step_run
 from mbd.params import Params
 from mbd.production.request_store import RequestStore
 from mbd.records import now
 from mbd.report.index import IndexRow, RequestRow, index_page, page_name
 from mbd.steps.report import NAME, store_page, write_page
-from mbd.steps.step import step_run
 from mbd.storage import open_store
 from mbd.trust.trust_file import read_trust, require_trust
 

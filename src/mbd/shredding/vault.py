@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mbd.errors import DataError, UsageError
-from mbd.files import STEP_FILE, read_json, sync, whole_folder
+from mbd.files import STEP_FILE, read_json, sync
 from mbd.formats.features import MANIFEST, Manifest
 from mbd.formats.files import MODEL
 from mbd.formats.model import ModelRecord
 from mbd.formats.shredding import KeyName
+from mbd.outputs import whole_folder
 from mbd.params.operations import ShreddingSettings
 from mbd.shredding.cipher import CipherSubject, decrypt, encrypt, read_header
 from mbd.shredding.keys import KeyDestroyedError, Keyring

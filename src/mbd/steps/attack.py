@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING
 from mbd.files import canonical_digest, to_json, write_file
 from mbd.formats.files import METRICS, REPORT
 from mbd.formats.leakage import LEAKAGE, EarlierAudits, LeakageRecord
+from mbd.outputs import StepRun, step_run
 from mbd.params import Params
 from mbd.report.figures import draw_leakage, forest_plot
 from mbd.report.page.audit import audit_page, audit_plots, audit_summary, leakage_metrics
 from mbd.report.page.markdown import to_markdown
-from mbd.steps.step import StepRun, reads, step_run
+from mbd.steps.step import reads
 
 if TYPE_CHECKING:
     from mbd.attacks.audit_input import AuditInput

@@ -34,13 +34,14 @@ from mbd.history.facts import audit_effect
 from mbd.history.lineage import restore, stated_charges
 from mbd.history.replay import read_history
 from mbd.model.checkpoint import load_model
+from mbd.outputs import step_run
 from mbd.params import Params
 from mbd.privacy.ledger import open_ledger
 from mbd.records import Digest, Record, now
 from mbd.steps.certify import RUN_ID
 from mbd.steps.publish import open_publisher
 from mbd.steps.revoked import read_log
-from mbd.steps.step import reads, step_run
+from mbd.steps.step import reads
 from mbd.storage import open_store
 from mbd.storage.store import Store
 from mbd.trust.commitments import Commitments, read_lineage_key

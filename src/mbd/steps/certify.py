@@ -37,12 +37,13 @@ from mbd.formats.predicate import Issuer, Predicate, RequestReference
 from mbd.formats.statement import DeletionStatement, subjects_of
 from mbd.git import git
 from mbd.history.lineage import refuse_lost_key, refuse_short_ledger, refuse_uncounted, stated_charges
+from mbd.outputs import step_run, versions
 from mbd.params import Params
 from mbd.records import now
 from mbd.report.page.certificate import unsigned_page
 from mbd.report.page.markdown import to_markdown
 from mbd.steps.revoked import read_log
-from mbd.steps.step import reads, step_run, versions
+from mbd.steps.step import reads
 from mbd.tensors import open_tensors
 from mbd.trust.commitments import Commitments, LineageKey, keep_private, read_lineage_key
 from mbd.trust.keys import sign_statement

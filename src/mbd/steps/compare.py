@@ -25,13 +25,14 @@ from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.markdown import ShownInNotebooks
 from mbd.model.checkpoint import load_model
+from mbd.outputs import step_run
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.page.audit import leaks
 from mbd.report.text import table
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import attack, delete, train
-from mbd.steps.step import reads, step_run
+from mbd.steps.step import reads
 
 NAME = "compare"
 COMPARISON = "comparison.json"

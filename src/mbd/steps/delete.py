@@ -31,11 +31,12 @@ from mbd.formats.predicate import Rounding
 from mbd.markdown import ShownInNotebooks
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.compatible import open_for, refuse_foreign
+from mbd.outputs import StepRun, step_run
 from mbd.params import Params, params_digest
 from mbd.privacy.ledger import deletion_id, open_ledger
 from mbd.registry import METHODS, PluginError
 from mbd.report.text import table
-from mbd.steps.step import StepRun, reads, step_run
+from mbd.steps.step import reads
 from mbd.tensors import save_tensors
 
 NAME = "delete"

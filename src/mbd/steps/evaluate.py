@@ -28,9 +28,10 @@ from mbd.features.pooling import as_vectors
 from mbd.files import to_json, write_file
 from mbd.formats.files import METRICS, REPORT
 from mbd.markdown import ShownInNotebooks
+from mbd.outputs import step_run
 from mbd.params import Params
 from mbd.report.evaluation import draw_figures, evaluation_summary
-from mbd.steps.step import reads, step_run
+from mbd.steps.step import reads
 
 NAME = "evaluate"
 HEADLINE = "headline.json"

@@ -27,11 +27,11 @@ from mbd.files import STEP_FILE, read_json, sha256_file, to_json, write_file
 from mbd.formats.features import MANIFEST, CalibrationEntry
 from mbd.formats.files import METRICS
 from mbd.markdown import ShownInNotebooks
+from mbd.outputs import StepRun, step_run
 from mbd.params import Params
 from mbd.params.features import FeaturesSettings
 from mbd.report.text import table
 from mbd.shredding.vault import made_plain
-from mbd.steps.step import StepRun, step_run
 from mbd.tensors import Array
 
 NAME = "features"

@@ -14,10 +14,11 @@ from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest
 from mbd.model.matching import MatchedNames, match_names
+from mbd.outputs import step_run
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
-from mbd.steps.step import reads, step_run
+from mbd.steps.step import reads
 from mbd.steps.train import TrainingResult, write_model
 from mbd.steps.train import to_text as metrics_to_text
 from mbd.storage.mlflow import Artifact, MlflowRegistry

@@ -22,10 +22,10 @@ from mbd.errors import ExitCode, MbdError
 from mbd.monitoring import metrics
 from mbd.monitoring.record_samples import read_output
 from mbd.monitoring.samples import PushError, Samples, push, write_textfile
+from mbd.outputs import OBSERVERS
 from mbd.params import Params
 from mbd.params.tree import ReaderParams
 from mbd.remote_errors import retry_transient
-from mbd.steps.step import OBSERVERS
 
 _LOG = logging.getLogger(__name__)
 REPORTED = frozenset(

@@ -26,8 +26,9 @@ from mbd.history.lineage import keep_record, refuse_uncounted, stated_charges
 from mbd.history.replay import read_history
 from mbd.log.check import take_up
 from mbd.log.memory import read_memory
+from mbd.outputs import step_run
 from mbd.params import Params
-from mbd.steps.step import reads, step_run
+from mbd.steps.step import reads
 from mbd.storage import open_private, open_store
 from mbd.trust.commitments import read_lineage_key
 from mbd.trust.envelope import certificate_digest

@@ -28,6 +28,7 @@ from mbd.history.history import History
 from mbd.history.replay import read_history
 from mbd.history.tombstones import Tombstones, keep_list
 from mbd.monitoring.record_samples import add_purge_scan
+from mbd.outputs import step_run
 from mbd.params import Params
 from mbd.purge.discovery import (
     complete,
@@ -49,7 +50,7 @@ from mbd.purge.workspace import workspace
 from mbd.records import now
 from mbd.steps.metrics_reporting import add_samples
 from mbd.steps.publish import open_publisher
-from mbd.steps.step import reads, step_run
+from mbd.steps.step import reads
 from mbd.storage import open_private, open_store
 from mbd.trust.trust_file import read_trust
 

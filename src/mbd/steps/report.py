@@ -27,13 +27,13 @@ from mbd.formats.statement import DeletionStatement
 from mbd.history.entries import CertificateEntry, read_leakage
 from mbd.log.checkpoint import Inclusion
 from mbd.log.reader import Log
+from mbd.outputs import step_run
 from mbd.records import now
 from mbd.report.page.certificate import PageContext, certificate_page
 from mbd.report.page.content import Link, Page, Standing
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_card, to_markdown
 from mbd.report.page.pdf import Paper, print_pdf
-from mbd.steps.step import step_run
 from mbd.trust.envelope import Envelope
 from mbd.verifier.bundle import Bundle
 from mbd.verifier.verdict import Verdict

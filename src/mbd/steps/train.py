@@ -31,11 +31,12 @@ from mbd.files import STEP_FILE, canonical_digest, to_json, write_file
 from mbd.formats.files import METRICS, WEIGHTS
 from mbd.model.checkpoint import save_model
 from mbd.model.predictor import Model, load
+from mbd.outputs import StepRun, step_run
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
 from mbd.steps.revoked import read_revoked, revocable
-from mbd.steps.step import StepRun, reads, step_run
+from mbd.steps.step import reads
 from mbd.training.trained import HISTORY, Trained
 
 NAME = "train"
