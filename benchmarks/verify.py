@@ -46,7 +46,7 @@ from mbd.trust.commitments import Commitments, LineageKey
 from mbd.trust.envelope import PAYLOAD_TYPE, sign
 from mbd.trust.keys import LOG, TRUST, load_signer, make_keys
 from mbd.trust.trust_file import read_trust
-from mbd.verifier.blueprint import blueprint
+from mbd.verifier.structure import blueprint
 from tests.formats.audits import strong_audit
 
 REPEATS = 7

@@ -128,7 +128,7 @@ def test_heavy_packages_are_imported_only_where_they_belong() -> None:
 
 
 # Verification writes the shapes of the built-in backbones down a second time, on purpose.
-NAMES_BACKBONES = {"verifier/blueprint.py"}
+NAMES_BACKBONES = {"verifier/structure.py"}
 
 
 @pytest.mark.parametrize(

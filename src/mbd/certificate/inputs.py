@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mbd.errors import DataError, GateRefusedError, UsageError
-from mbd.files import canonical_digest, read_json, read_step
+from mbd.files import canonical_digest, read_json
 from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
 from mbd.formats.files import INDICES, METRICS, MODEL, WEIGHTS
 from mbd.formats.guarantee import Kind
@@ -19,6 +19,7 @@ from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import EvaluationEvidence
 from mbd.formats.strength import shortfalls
 from mbd.model.checkpoint import load_model
+from mbd.outputs import read_step
 
 
 @dataclass(frozen=True)
