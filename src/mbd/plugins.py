@@ -9,34 +9,69 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mbd.attacks.attack import Attack, AttackEvidence
-    from mbd.attacks.bootstrap import accuracy, balanced_accuracy
-    from mbd.attacks.context import AttackContext
-    from mbd.attacks.target_model import TargetModel
-    from mbd.deletion.calibration import Calibration
-    from mbd.deletion.cut import Cut, cut_by_record
-    from mbd.deletion.methods import Method
-    from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
-    from mbd.errors import DataError, MbdError, UsageError
-    from mbd.features.contract import FeatureSet
-    from mbd.features.rows import Collection, Rows
-    from mbd.features.sources import Source
-    from mbd.formats.deletion import DeletionTarget
-    from mbd.formats.features import Shape
-    from mbd.formats.guarantee import Guarantee
-    from mbd.formats.model import ColumnRange, ModelRecord, TensorRecord
-    from mbd.model.checkpoint import describe
-    from mbd.model.predictor import Backbone, LoadedBackbone
-    from mbd.params import Params
-    from mbd.params.base import Count, NonNegative, Positive, Settings, Share
-    from mbd.params.features import FeaturesSettings
-    from mbd.params.operations import StoreSettings
-    from mbd.randomness import stream
-    from mbd.registry import BACKBONES, lazy
-    from mbd.storage.folder import FolderStore
-    from mbd.storage.store import Store, StoreScheme
-    from mbd.tensors import Array
-    from mbd.training.trained import Trained, data_record, recorded_training
+    from mbd.attacks.attack import Attack as Attack
+    from mbd.attacks.attack import AttackEvidence as AttackEvidence
+    from mbd.attacks.bootstrap import accuracy as accuracy
+    from mbd.attacks.bootstrap import balanced_accuracy as balanced_accuracy
+    from mbd.attacks.context import AttackContext as AttackContext
+    from mbd.attacks.target_model import TargetModel as TargetModel
+    from mbd.deletion.calibration import Calibration as Calibration
+    from mbd.deletion.cut import Cut as Cut
+    from mbd.deletion.cut import cut_by_record as cut_by_record
+    from mbd.deletion.methods import Method as Method
+    from mbd.deletion.outcome import DeletionOutcome as DeletionOutcome
+    from mbd.deletion.outcome import ModelBefore as ModelBefore
+    from mbd.deletion.outcome import Phases as Phases
+    from mbd.errors import DataError as DataError
+    from mbd.errors import MbdError as MbdError
+    from mbd.errors import UsageError as UsageError
+    from mbd.features.contract import FeatureSet as FeatureSet
+    from mbd.features.rows import Collection as Collection
+    from mbd.features.rows import Rows as Rows
+    from mbd.features.sources import Source as Source
+    from mbd.formats.deletion import DeletionTarget as DeletionTarget
+    from mbd.formats.features import Shape as Shape
+    from mbd.formats.guarantee import Guarantee as Guarantee
+    from mbd.formats.model import ColumnRange as ColumnRange
+    from mbd.formats.model import ModelRecord as ModelRecord
+    from mbd.formats.model import TensorRecord as TensorRecord
+    from mbd.model.checkpoint import describe as describe
+    from mbd.model.predictor import Backbone as Backbone
+    from mbd.model.predictor import LoadedBackbone as LoadedBackbone
+    from mbd.params import Params as Params
+    from mbd.params.base import (
+        Count as Count,
+    )
+    from mbd.params.base import (
+        NonNegative as NonNegative,
+    )
+    from mbd.params.base import (
+        Positive as Positive,
+    )
+    from mbd.params.base import (
+        Settings as Settings,
+    )
+    from mbd.params.base import (
+        Share as Share,
+    )
+    from mbd.params.features import FeaturesSettings as FeaturesSettings
+    from mbd.params.operations import StoreSettings as StoreSettings
+    from mbd.randomness import stream as stream
+    from mbd.registry import BACKBONES as BACKBONES
+    from mbd.registry import lazy as lazy
+    from mbd.storage.folder import FolderStore as FolderStore
+    from mbd.storage.store import Store as Store
+    from mbd.storage.store import StoreScheme as StoreScheme
+    from mbd.tensors import Array as Array
+    from mbd.training.trained import (
+        Trained as Trained,
+    )
+    from mbd.training.trained import (
+        data_record as data_record,
+    )
+    from mbd.training.trained import (
+        recorded_training as recorded_training,
+    )
 
 API_VERSION = (1, 0)
 _HOMES = {
@@ -70,56 +105,7 @@ _HOMES = {
     "mbd.training.trained": ("Trained", "data_record", "recorded_training"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = [
-    "API_VERSION",
-    "BACKBONES",
-    "Array",
-    "Attack",
-    "AttackContext",
-    "AttackEvidence",
-    "Backbone",
-    "Calibration",
-    "Collection",
-    "ColumnRange",
-    "Count",
-    "Cut",
-    "DataError",
-    "DeletionOutcome",
-    "DeletionTarget",
-    "FeatureSet",
-    "FeaturesSettings",
-    "FolderStore",
-    "Guarantee",
-    "LoadedBackbone",
-    "MbdError",
-    "Method",
-    "ModelBefore",
-    "ModelRecord",
-    "NonNegative",
-    "Params",
-    "Phases",
-    "Positive",
-    "Rows",
-    "Settings",
-    "Shape",
-    "Share",
-    "Source",
-    "Store",
-    "StoreScheme",
-    "StoreSettings",
-    "TargetModel",
-    "TensorRecord",
-    "Trained",
-    "UsageError",
-    "accuracy",
-    "balanced_accuracy",
-    "cut_by_record",
-    "data_record",
-    "describe",
-    "lazy",
-    "recorded_training",
-    "stream",
-]
+__all__ = ["API_VERSION", *_HOME_OF]  # noqa: PLE0604 -- names
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever is there

@@ -15,7 +15,7 @@ from mbd.params.operations import StoreSettings
 from mbd.production.request_store import RequestStore
 from mbd.production.worker import Worker
 from mbd.steps import features, train, verify
-from mbd.storage.folder import Tree
+from mbd.storage.folder import FolderStore
 from mbd.storage.store import NotWritableError
 from mbd.trust.keys import TRUST, make_keys
 from tests.certificate.authority import key_settings
@@ -86,7 +86,7 @@ def test_a_store_that_refuses_to_write_is_shown_until_any_server_has_written(
 
     entered = [client.submit().json()["id"]]
     with monkeypatch.context() as patched:
-        patched.setattr(Tree, "written", written)
+        patched.setattr(FolderStore, "_written", written)
         assert_it_answers_and_takes_nothing(client, entered)
     by_another = client.site.golden.request_store
     soon = by_another.submit("sentiment", ["audio"], due_days=1)

@@ -138,7 +138,7 @@ def test_a_store_that_is_not_writable_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_temporary_files_of_active_writers_are_kept(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
-    with store._tree.written(b"at work", 7, "x") as written:
+    with store._written(b"at work", 7, "x") as written:
         FolderStore(tmp_path).create("a", b"")
         assert [each.tag for each in store.unfinished()] == [written.name]
         assert names(store) == ["a"]

@@ -18,13 +18,14 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from mbd.storage.store import (
     LARGEST_IN_MEMORY,
     Lock,
+    NotThereError,
     NotWritableError,
     StoredObject,
     StoreError,
@@ -50,11 +51,12 @@ _LOCK = ".lock"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+_LOCKED = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 _ATTEMPTS = 100
+_NOT_WRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """A temporary file, synced to disk."""
 
     folder: int
@@ -62,18 +64,149 @@ class Written:
     sha256: str
 
 
-class Tree:
-    """The files below `root`. Failures are OSErrors."""
+class FolderStore:
+    """A store in the folder `root`, which is created with the first object."""
+
+    locks = False
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.url = f"file://{root}"
+        self._root = root.absolute()
+        self._swept = False
+
+    def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> StoredObject:
+        """See :meth:`mbd.storage.store.Store.create`."""
+        parts = check_name(name)
+        if lock:
+            raise no_locks(self.url)
+        size = size_of(content)
+        with self._store_errors(name):
+            self._sweep()
+            for _ in range(_ATTEMPTS):
+                if existing := self.stat(name):
+                    if existing.tag != sha256_of(content):
+                        raise other_content(self.url, name)
+                    return existing
+                with self._written(content, size, parts[-1]) as written:
+                    if self._link(written, parts):
+                        return StoredObject(name, size, written.sha256)
+        raise StoreError(f"other writers keep creating and removing this object in {self.url}", value=name)
+
+    def replace(self, name: str, content: bytes, *, expected: str | None) -> StoredObject:
+        """See :meth:`mbd.storage.store.Store.replace`."""
+        parts = check_name(name)
+        with self._store_errors(name):
+            self._sweep()
+            with self._written(content, len(content), parts[-1]) as written, self._exclusive():
+                existing = self.stat(name)
+                if (existing.tag if existing else None) != expected:
+                    raise conflict(self.url, name)
+                if existing is None:
+                    if not self._link(written, parts):
+                        raise conflict(self.url, name)
+                else:
+                    with self._folder(parts[:-1]) as folder:
+                        os.replace(written.name, parts[-1], src_dir_fd=written.folder, dst_dir_fd=folder)
+                        os.fsync(folder)
+                return StoredObject(name, len(content), written.sha256)
+
+    def read(self, name: str, *, sha256: str | None = None) -> bytes:
+        """See :meth:`mbd.storage.store.Store.read`."""
+        content, tag = self.read_tagged(name)
+        check_digest(tag, sha256, name, self.url)
+        return content
+
+    def read_tagged(self, name: str) -> tuple[bytes, str]:
+        """See :meth:`mbd.storage.store.Store.read_tagged`."""
+        with self._opened(name) as stream:
+            check_size(os.fstat(stream.fileno()).st_size, self.url, name)
+            content = stream.read(LARGEST_IN_MEMORY)
+        return content, hashlib.sha256(content).hexdigest()
+
+    def fetch(self, name: str, to: Path, *, sha256: str) -> None:
+        """See :meth:`mbd.storage.store.Store.fetch`."""
+        with self._opened(name) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            write_verified(chunks(stream), to, sha256=sha256, size=size, name=name, url=self.url)
+
+    def pieces(self, stored: StoredObject) -> Iterator[bytes]:
+        """See :meth:`mbd.storage.store.Store.pieces`."""
+        with self._opened(stored.name) as stream:
+            yield from chunks(stream)
+
+    def stat(self, name: str) -> StoredObject | None:
+        """See :meth:`mbd.storage.store.Store.stat`."""
+        try:
+            with self._opened(name) as stream:
+                facts = os.fstat(stream.fileno())
+                return _stored(name, facts, hashlib.file_digest(stream, "sha256").hexdigest())
+        except NotThereError:
+            return None
+
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
+        """See :meth:`mbd.storage.store.Store.list`."""
+        base = prefix[: prefix.rfind("/") + 1]
+        parts = tuple(base.split("/")[:-1])
+        if all(map(_may_be_part, parts)):
+            with (
+                self._store_errors(base),
+                suppress(FileNotFoundError, NotADirectoryError),
+                self._folder(parts) as folder,
+            ):
+                yield from self._below(folder, base, prefix)
+
+    def versions(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield the objects: a folder has no versions."""
+        return self.list(prefix)
+
+    def delete(self, objects: Iterable[StoredObject]) -> dict[StoredObject, str]:
+        """See :meth:`mbd.storage.store.Store.delete`."""
+        failed = {}
+        for each in objects:
+            parts = check_name(each.name)
+            try:
+                with self._exclusive(), suppress(FileNotFoundError):
+                    self._unlink(parts)
+            except OSError as error:
+                failed[each] = error.strerror or str(error)
+        return failed
+
+    def unfinished(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield the temporary files; their names are empty, because the name of the object is not known."""
+        with (
+            self._store_errors("temporary files"),
+            suppress(FileNotFoundError),
+            self._folder((_PARTIAL,)) as folder,
+        ):
+            for name in sorted(os.listdir(folder)):  # noqa: PTH208 -- of a descriptor
+                with suppress(FileNotFoundError):
+                    yield _stored("", os.stat(name, dir_fd=folder, follow_symlinks=False), name)
+
+    def abort(self, unfinished: StoredObject) -> None:
+        """See :meth:`mbd.storage.store.Store.abort`; files of active writers are kept."""
+        with (
+            self._store_errors("temporary files"),
+            suppress(FileNotFoundError),
+            self._folder((_PARTIAL,)) as folder,
+            _descriptor(unfinished.tag, _FILE, folder) as handle,
+            suppress(BlockingIOError),
+        ):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(unfinished.tag, dir_fd=folder)
+
+    def _sweep(self) -> None:
+        """Remove the leftovers of killed writers, once for each opened store."""
+        if not self._swept:
+            self._swept = True
+            for left in self.unfinished():
+                self.abort(left)
 
     @contextmanager
-    def folder(self, parts: Parts, *, make: bool = False) -> Iterator[int]:
+    def _folder(self, parts: Parts, *, make: bool = False) -> Iterator[int]:
         """Open a folder; with `make`, it and its parents are created."""
         if make:
-            self.root.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+            self._root.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for part in parts:
                 if make:
@@ -88,36 +221,21 @@ class Tree:
             os.close(handle)
 
     @contextmanager
-    def within(self, folder: int, name: str) -> Iterator[int]:
-        """Open a folder in an open one."""
-        handle = os.open(name, _FOLDER, dir_fd=folder)
-        try:
-            yield handle
-        finally:
-            os.close(handle)
+    def _opened(self, name: str) -> Iterator[io.BufferedReader]:
+        """Open an object for reading."""
+        parts = check_name(name)
+        with self._store_errors(name):
+            with self._folder(parts[:-1]) as folder:
+                handle = os.open(parts[-1], _FILE, dir_fd=folder)
+            with os.fdopen(handle, "rb") as stream:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    raise OSError(errno.EISDIR, "not a file")
+                yield stream
 
     @contextmanager
-    def opened(self, parts: Parts) -> Iterator[io.BufferedReader]:
-        """Open a file for reading."""
-        with self.folder(parts[:-1]) as folder:
-            handle = os.open(parts[-1], _FILE, dir_fd=folder)
-        with os.fdopen(handle, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise OSError(errno.EISDIR, "not a file")
-            yield stream
-
-    def digest(self, parts: Parts) -> str | None:
-        """Return the SHA-256 of a file, or None if it does not exist."""
-        try:
-            with self.opened(parts) as stream:
-                return hashlib.file_digest(stream, "sha256").hexdigest()
-        except FileNotFoundError:
-            return None
-
-    @contextmanager
-    def written(self, content: bytes | Path, size: int, shown: str) -> Iterator[Written]:
+    def _written(self, content: bytes | Path, size: int, shown: str) -> Iterator[Written]:
         """Within: a temporary file with this content, synced to disk."""
-        with self.folder((_PARTIAL,), make=True) as folder:
+        with self._folder((_PARTIAL,), make=True) as folder:
             name, handle = _new_file(folder)
             digest = hashlib.sha256()
             try:
@@ -133,11 +251,11 @@ class Tree:
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=folder)
 
-    def link(self, written: Written, parts: Parts) -> bool:
+    def _link(self, written: Written, parts: Parts) -> bool:
         """Link a temporary file to its name; return whether the name was free."""
         for _ in range(_ATTEMPTS):
             # Another process may remove the empty folder between its creation and the link.
-            with suppress(FileNotFoundError), self.folder(parts[:-1], make=True) as folder:
+            with suppress(FileNotFoundError), self._folder(parts[:-1], make=True) as folder:
                 try:
                     os.link(
                         written.name, parts[-1], src_dir_fd=written.folder, dst_dir_fd=folder, follow_symlinks=False
@@ -148,193 +266,24 @@ class Tree:
                 return True
         raise OSError(errno.EBUSY, "its folder is removed again and again")
 
-    def replace(self, written: Written, parts: Parts) -> None:
-        """Replace a file by a temporary file."""
-        with self.folder(parts[:-1]) as folder:
-            os.replace(written.name, parts[-1], src_dir_fd=written.folder, dst_dir_fd=folder)
-            os.fsync(folder)
-
-    def unlink(self, parts: Parts) -> None:
+    def _unlink(self, parts: Parts) -> None:
         """Remove a file, and its parent folders that are then empty."""
-        with self.folder(parts[:-1]) as folder:
+        with self._folder(parts[:-1]) as folder:
             os.unlink(parts[-1], dir_fd=folder)
             os.fsync(folder)
         for length in range(len(parts) - 1, 0, -1):
-            with self.folder(parts[: length - 1]) as folder:
+            with self._folder(parts[: length - 1]) as folder:
                 try:
                     os.rmdir(parts[length - 1], dir_fd=folder)
                 except OSError:
                     return  # not empty
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         """Within: an exclusive lock among all processes."""
-        with self.folder((), make=True) as root:
-            handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644, dir_fd=root)
-        try:
+        with self._folder((), make=True) as root, _descriptor(_LOCK, _LOCKED, root) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(handle)
-
-    def temporaries(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield the temporary files, abandoned or not."""
-        with suppress(FileNotFoundError), self.folder((_PARTIAL,)) as folder:
-            with os.scandir(folder) as entries:
-                names = sorted(entry.name for entry in entries)
-            for name in names:
-                with suppress(FileNotFoundError):
-                    yield name, os.stat(name, dir_fd=folder, follow_symlinks=False)
-
-    def remove_abandoned(self, name: str) -> None:
-        """Remove a temporary file unless its writer is alive."""
-        with suppress(FileNotFoundError), self.folder((_PARTIAL,)) as folder:
-            handle = os.open(name, _FILE, dir_fd=folder)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.unlink(name, dir_fd=folder)
-            except BlockingIOError:
-                pass
-            finally:
-                os.close(handle)
-
-
-def _new_file(folder: int) -> tuple[str, int]:
-    while True:
-        name = secrets.token_hex(16)
-        handle = os.open(name, _NEW, 0o644, dir_fd=folder)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        if os.fstat(handle).st_nlink:
-            return name, handle
-        os.close(handle)  # another process took it for abandoned before it was locked
-
-
-_NOT_WRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
-
-
-class FolderStore:
-    """A store in the folder `root`, which is created with the first object."""
-
-    def __init__(self, root: Path) -> None:
-        self.url = f"file://{root}"
-        self.locks = False
-        self._tree = Tree(root.absolute())
-        self._swept = False
-
-    def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> StoredObject:
-        """See :meth:`mbd.storage.store.Store.create`."""
-        parts = check_name(name)
-        if lock:
-            raise no_locks(self.url)
-        size = size_of(content)
-        with self._store_errors(name):
-            self._sweep()
-            for _ in range(_ATTEMPTS):
-                if (existing := self._tree.digest(parts)) is not None:
-                    if existing != sha256_of(content):
-                        raise other_content(self.url, name)
-                    return StoredObject(name, size, existing)
-                with self._tree.written(content, size, parts[-1]) as written:
-                    if self._tree.link(written, parts):
-                        return StoredObject(name, size, written.sha256)
-        raise StoreError(f"other writers keep creating and removing this object in {self.url}", value=name)
-
-    def replace(self, name: str, content: bytes, *, expected: str | None) -> StoredObject:
-        """See :meth:`mbd.storage.store.Store.replace`."""
-        parts = check_name(name)
-        with self._store_errors(name):
-            self._sweep()
-            with self._tree.written(content, len(content), parts[-1]) as written, self._tree.exclusive():
-                if self._tree.digest(parts) != expected:
-                    raise conflict(self.url, name)
-                if expected is not None:
-                    self._tree.replace(written, parts)
-                elif not self._tree.link(written, parts):
-                    raise conflict(self.url, name)
-                return StoredObject(name, len(content), written.sha256)
-
-    def read(self, name: str, *, sha256: str | None = None) -> bytes:
-        """See :meth:`mbd.storage.store.Store.read`."""
-        content, tag = self.read_tagged(name)
-        check_digest(tag, sha256, name, self.url)
-        return content
-
-    def read_tagged(self, name: str) -> tuple[bytes, str]:
-        """See :meth:`mbd.storage.store.Store.read_tagged`."""
-        parts = check_name(name)
-        with self._store_errors(name), self._tree.opened(parts) as stream:
-            check_size(os.fstat(stream.fileno()).st_size, self.url, name)
-            content = stream.read(LARGEST_IN_MEMORY)
-        return content, hashlib.sha256(content).hexdigest()
-
-    def fetch(self, name: str, to: Path, *, sha256: str) -> None:
-        """See :meth:`mbd.storage.store.Store.fetch`."""
-        parts = check_name(name)
-        with self._store_errors(name), self._tree.opened(parts) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            write_verified(chunks(stream), to, sha256=sha256, size=size, name=name, url=self.url)
-
-    def pieces(self, stored: StoredObject) -> Iterator[bytes]:
-        """See :meth:`mbd.storage.store.Store.pieces`."""
-        with self._store_errors(stored.name), self._tree.opened(check_name(stored.name)) as stream:
-            yield from chunks(stream)
-
-    def stat(self, name: str) -> StoredObject | None:
-        """See :meth:`mbd.storage.store.Store.stat`."""
-        parts = check_name(name)
-        with self._store_errors(name):
-            try:
-                with self._tree.opened(parts) as stream:
-                    facts = os.fstat(stream.fileno())
-                    return _stored(name, facts, hashlib.file_digest(stream, "sha256").hexdigest())
-            except FileNotFoundError:
-                return None
-
-    def list(self, prefix: str = "") -> Iterator[StoredObject]:
-        """See :meth:`mbd.storage.store.Store.list`."""
-        base = prefix[: prefix.rfind("/") + 1]
-        parts = tuple(base.split("/")[:-1])
-        if all(_may_be_part(part) for part in parts):
-            with (
-                self._store_errors(base),
-                suppress(FileNotFoundError, NotADirectoryError),
-                self._tree.folder(parts) as folder,
-            ):
-                yield from self._below(folder, base, prefix)
-
-    def versions(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the objects: a folder has no versions."""
-        return self.list(prefix)
-
-    def delete(self, objects: Iterable[StoredObject]) -> dict[StoredObject, str]:
-        """See :meth:`mbd.storage.store.Store.delete`."""
-        failed = {}
-        for each in objects:
-            parts = check_name(each.name)
-            try:
-                with self._tree.exclusive(), suppress(FileNotFoundError):
-                    self._tree.unlink(parts)
-            except OSError as error:
-                failed[each] = error.strerror or str(error)
-        return failed
-
-    def unfinished(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the temporary files; their names are empty, because the name of the object is not known."""
-        with self._store_errors("temporary files"):
-            for name, facts in self._tree.temporaries():
-                yield _stored("", facts, name)
-
-    def abort(self, unfinished: StoredObject) -> None:
-        """See :meth:`mbd.storage.store.Store.abort`; files of active writers are kept."""
-        with self._store_errors("temporary files"):
-            self._tree.remove_abandoned(unfinished.tag)
-
-    def _sweep(self) -> None:
-        """Remove the leftovers of killed writers, once for each opened store."""
-        if not self._swept:
-            self._swept = True
-            for left in self.unfinished():
-                self.abort(left)
 
     def _below(self, folder: int, base: str, prefix: str) -> Iterator[StoredObject]:
         # A folder sorts like the prefix of its objects: `a-b` < `a/b` < `a0`.
@@ -349,7 +298,7 @@ class FolderStore:
                     if whole.startswith(prefix):
                         yield _stored(whole, os.stat(name, dir_fd=folder, follow_symlinks=False), "")
                 elif whole.startswith(prefix[: len(whole)]):
-                    with self._tree.within(folder, name[:-1]) as below:
+                    with _descriptor(name[:-1], _FOLDER, folder) as below:
                         yield from self._below(below, whole, prefix)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # it was removed in the meantime
@@ -367,10 +316,30 @@ class FolderStore:
             kind = NotWritableError if error.errno in _NOT_WRITABLE else StoreError
             raise kind(
                 f"the store in a folder failed: {error.strerror}",
-                file=self._tree.root,
+                file=self._root,
                 value=name,
                 hint="check that the folder is writable and that there is space on the disk",
             ) from error
+
+
+@contextmanager
+def _descriptor(name: str, flags: int, folder: int) -> Iterator[int]:
+    """Within: the descriptor of a file or folder in an open folder."""
+    handle = os.open(name, flags, 0o644, dir_fd=folder)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _new_file(folder: int) -> tuple[str, int]:
+    while True:
+        name = secrets.token_hex(16)
+        handle = os.open(name, _NEW, 0o644, dir_fd=folder)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return name, handle
+        os.close(handle)  # another process took it for abandoned before it was locked
 
 
 def _may_be_part(name: str) -> bool:

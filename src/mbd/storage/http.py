@@ -28,7 +28,6 @@ from mbd.params.operations import StoreSettings
 from mbd.storage.store import (
     CHUNK,
     LARGEST_IN_MEMORY,
-    Lock,
     NotThereError,
     StoredObject,
     StoreError,
@@ -115,29 +114,17 @@ class HttpStore:
 
     versions = unfinished = list
 
-    def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> StoredObject:
-        """Refuse to write."""
-        self._refuse_to_write(name)
-
-    def replace(self, name: str, content: bytes, *, expected: str | None) -> StoredObject:
-        """Refuse to write."""
-        self._refuse_to_write(name)
-
-    def delete(self, objects: Iterable[StoredObject]) -> dict[StoredObject, str]:
-        """Refuse to write."""
-        self._refuse_to_write(", ".join(stored.name for stored in objects))
-
-    def abort(self, unfinished: StoredObject) -> None:
-        """Refuse to write."""
-        self._refuse_to_write(unfinished.name)
-
-    def _refuse_to_write(self, name: str) -> NoReturn:
+    def _refuse_to_write(self, what: str | StoredObject | Iterable[StoredObject], *_: object, **__: object) -> NoReturn:
+        """Refuse: a web server takes nothing."""
+        objects = [what] if isinstance(what, str | StoredObject) else what
         raise StoreError(
             "a store that is read over HTTP cannot be written to",
             file=self.url,
-            value=name,
+            value=", ".join(each if isinstance(each, str) else each.name for each in objects),
             hint="open it as s3:// or file://",
         )
+
+    create = replace = delete = abort = _refuse_to_write
 
     @contextmanager
     def _answer(self, name: str, *, method: str = "GET") -> Iterator[http.client.HTTPResponse]:
