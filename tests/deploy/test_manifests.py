@@ -1,5 +1,7 @@
 """What `mbd deploy render` prints: valid for Kubernetes and KServe, hardened, and in step with the parameters."""
 
+import os
+import subprocess
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -15,8 +17,10 @@ from mbd.deployment.manifests import render, required_claims, required_secrets
 from mbd.deployment.values import DeployValues, read_values, with_names
 from mbd.errors import UsageError
 from mbd.params import Params, load_params
+from tests.docs.blocks import CLUSTER as OF_WALK
+from tests.docs.blocks import REPOSITORY, blocks
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = REPOSITORY / "deploy"
 KUBERNETES = "1.32"
 Document = dict[str, Any]
 kubernetes_validate = pytest.importorskip("kubernetes_validate")
@@ -83,6 +87,29 @@ def test_every_field_is_in_the_schema_of_kubernetes(
     changed = deepcopy(deployment[2][0]) | {"replicas": 1}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(changed, KUBERNETES, strict=True)
+
+
+def test_the_files_of_the_walk_are_those_of_a_deployment_and_its_objects_are_valid(quick: Path, tmp_path: Path) -> None:
+    """`tests/cluster` follows the walk to its end; here everything is there but the cluster."""
+    steps = "\n".join(block.text for block in blocks(REPOSITORY / "docs" / "kubeflow.md", OF_WALK))
+    before, waits, _ = steps.partition("kubectl rollout")
+    assert waits
+    kept = 'kubectl() { case "$1 ${!#}" in get*) false;; "apply -") cat > own.yaml;; esac; }'
+    variables = ("S3_ENDPOINT", "IMAGE", "PUSHGATEWAY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    environment = {**os.environ, **dict.fromkeys(variables, "http://there"), "STORE": "s3://walk"}
+    environment["PATH"] = os.pathsep.join([str(quick / "bin"), environment["PATH"]])
+    script = f"{kept}\n{before}"
+    subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, env=environment, check=True)
+    made = [d for name in ("manifests", "own") for d in yaml.safe_load_all((tmp_path / f"{name}.yaml").read_text())]
+    for document in made:
+        kubernetes_validate.validate(document, KUBERNETES, strict=True)
+    kinds = {document["kind"] for document in made}
+    assert kinds >= {"Secret", "PersistentVolumeClaim", "Deployment", "Ingress", "CronJob", "RoleBinding"}
+    (launcher,) = (d for d in made if d["metadata"]["name"] == "kfp-launcher")
+    provider = yaml.safe_load(launcher["data"]["providers"])["s3"]["default"]["credentials"]["secretRef"]
+    params, values = load_params(tmp_path / "params.yaml"), read_values(tmp_path / "values.yaml")
+    keys = required_secrets(values, params)[provider["secretName"]]
+    assert {provider["accessKeyKey"], provider["secretKeyKey"]} == set(keys)
 
 
 def test_everything_that_a_pod_refers_to_is_made_or_required(
