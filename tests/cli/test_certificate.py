@@ -77,7 +77,7 @@ def test_list_shows_the_state_of_every_certificate(workspace: CertificateWorkspa
     states = {workspace.certified("subjects"): "outdated", workspace.certified("exact"): "valid"}
     shown = workspace.run("certificate", "list", workspace.store).output
     assert all(digest[:16] in shown for digest in states)
-    assert "audio of some subjects" in shown
+    assert "audio of 1 person" in shown
     listed = json.loads(workspace.run("certificate", "list", workspace.store, "--json").stdout)
     assert {
         row["certificate"]: row["state"] for row in listed

@@ -94,7 +94,7 @@ def test_a_model_with_a_revoked_or_overdue_certificate_is_not_admitted(
     authority: CertificateAuthority, model_workspace: ModelWorkspace
 ) -> None:
     model = model_workspace.deletion("surgery")
-    assert "to be attacked again" in refusal(authority, model, at=now() + timedelta(days=100), max_age=None)
+    assert "audit was due by" in refusal(authority, model, at=now() + timedelta(days=100), max_age=None)
     digest = Bundle(authority.folder / "published-surgery").digest
     announce(revocation(digest, "a mistake", now()), authority.params().certificate, authority.publisher())
     assert "revoked" in refusal(authority, model)

@@ -99,7 +99,7 @@ def test_the_report_begins_with_the_decision_and_has_every_number() -> None:
         "80.0 [80.0, 80.0]",
         "ε ≥ 0.1",
         "no tensor",
-        "2 earlier audits of such deletions from the same model are recorded; 1 were refused",
+        "earlier audits of such deletions from the same model are recorded: 2, of which refused: 1",
     ):
         assert part in report
     refused = to_markdown(audit_page(audit(asr=0.9, decision="refused")))

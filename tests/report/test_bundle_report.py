@@ -34,7 +34,7 @@ def leakage_in(bundle: Path) -> LeakageRecord | None:
         ("surgery", ("Empirical: nothing is proven", "No tensor of the model belongs to audio alone"), ("ε = 1",)),
         ("certified", ("**Certified.**", "ε = 1, δ = 1e-05", "Privacy budget", "key: destroyed"), ()),
         ("exact", ("**Exact.**", "No remaining tensor saw audio", "--reproduce"), ("Privacy budget",)),
-        ("subjects", ("the recordings of 1 subject in audio", "No attacks were run"), ("belongs to audio alone",)),
+        ("subjects", ("audio of 1 person", "No attacks were run"), ("belongs to audio alone",)),
     ],
 )
 def test_the_report_states_the_kind_of_guarantee(

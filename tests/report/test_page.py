@@ -29,7 +29,7 @@ def page_of(kind: Kind, context: PageContext | None = None) -> Page:
         ("surgery", "rests on tests, not on a proof"),
         ("certified", "the limit is ε = 1, δ = 1e-05"),
         ("exact", "byte for byte"),
-        ("subjects", "the recordings of 1 subject in audio"),
+        ("subjects", "audio of 1 person"),
     ],
 )
 def test_the_summary_states_what_was_deleted_and_how_strong_the_guarantee_is(kind: Kind, says: str) -> None:
@@ -56,7 +56,7 @@ def test_the_issuer_is_named_with_a_contact() -> None:
         ("surgery", 'Attacks found no audio in model "sentiment"'),
         ("certified", 'Model "sentiment" is (1, 1e-05)-indistinguishable from a model that never saw audio'),
         ("exact", 'Model "sentiment" is byte for byte a model that never saw audio'),
-        ("subjects", 'Model "sentiment" is byte for byte a model that never saw the recordings of 1 subject in audio'),
+        ("subjects", 'Model "sentiment" is byte for byte a model that never saw audio of 1 person'),
     ],
 )
 def test_the_headline_claims_what_the_guarantee_claims(kind: Kind, title: str) -> None:

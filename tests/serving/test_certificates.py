@@ -1,7 +1,7 @@
 """Certificates and models over HTTP."""
 
 from mbd.formats.layout import certificate_name
-from mbd.verifier.verdict import COPIES
+from mbd.formats.predicate import COPIES
 from tests.monitoring.golden_store import golden
 from tests.serving.site import Site, SiteClient
 
@@ -17,6 +17,7 @@ def test_certificates_have_the_state_that_the_log_says(site: Site) -> None:
         assert [(one["kind"], one["effect"]) for one in shown.pop("statements")] == [("revocation", "revoked")]
         assert shown.pop("issuer") == {"name": None, "contact": None}
         assert shown.pop("copies") == COPIES["none"]
+        assert shown.pop("guarantee_words") == "exact (byte for byte)"
         assert shown == found[1]
         assert client.get("/certificates", None, params={"text": first[:8]}).json()["certificates"] == found[1:]
         assert client.get("/certificates", None, params={"state": "valid"}).json()["certificates"] == found[:1]
@@ -68,7 +69,8 @@ def test_a_replaced_certificate_names_the_current_release_on_its_page_too(site: 
     assert [one["verdict"] for one in found] == ["verified", "replaced", "replaced"]
     current = {"kind": "certificate", "digest": chain[-1], "current": True}
     assert [one["successor"] for one in found] == [None, current | {"releases": 1}, current | {"releases": 2}]
-    named = f"Current release: https://mbd.example/store/certificates/{chain[-1]} "
+    address = f"https://mbd.example/store/certificates/{chain[-1]}"
+    named = f'Current release: <a href="{address}">{address}</a> '
     assert [named in page for page in pages] == [True, True, False]
     assert ["audited again by" in page for page in pages] == [False, False, True]
 
@@ -79,7 +81,7 @@ def test_a_certificate_that_was_changed_in_the_store_is_not_shown(site: Site) ->
     with site.client() as client:
         answers = [client.get(f"/certificates/{digest}{page}", None) for page in ("", "/page")]
     assert [answer.status_code for answer in answers] == [409, 409]
-    assert "forged or damaged" in answers[0].json()["detail"]
+    assert [answer.json()["verdict"] for answer in answers] == ["forged or damaged"] * 2
 
 
 def test_the_page_of_a_certificate_says_nothing_of_this_machine(client: SiteClient) -> None:
@@ -89,6 +91,12 @@ def test_the_page_of_a_certificate_says_nothing_of_this_machine(client: SiteClie
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert f"mbd verify https://mbd.example/store/certificates/{digest}" in answer.text
     assert "file://" not in answer.text and str(client.site.golden.folder) not in answer.text
+
+
+def test_the_address_that_is_printed_on_a_certificate_leads_a_browser_to_its_page(client: SiteClient) -> None:
+    digest = next(iter(client.service.history.certificates))
+    answer = client.http.get(f"/store/certificates/{digest}", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, f"/console/certificates/{digest}")
 
 
 def test_before_the_first_scan_lists_are_not_empty_but_unavailable(site: Site) -> None:

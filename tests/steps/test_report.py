@@ -13,11 +13,12 @@ from mbd.errors import DataError, MbdError, UsageError, VerificationError
 from mbd.files import file_digests
 from mbd.formats.files import CERTIFICATE
 from mbd.formats.layout import certificate_name, proof_name
+from mbd.formats.predicate import COPIES
 from mbd.production.request_store import RequestStore
 from mbd.production.store_pages import write_store_pages
 from mbd.records import now
 from mbd.report.page.content import NOT_ASKED, Page
-from mbd.report.page.words import COPIES
+from mbd.report.page.words import NOTHING_CLAIMED
 from mbd.steps import report, verify
 from mbd.storage.store import update
 from mbd.verifier.bundle import Bundle
@@ -154,8 +155,8 @@ def test_the_page_of_a_bundle_has_what_was_purged_since(authority: SmallAuthorit
     verdict = verify.run(authority.params, str(bundle), trust=authority.trust_file, store=authority.url)
     assert verdict.claims["erasure"]["claim"] == "complete"
     page = report.bundle_page(Bundle(bundle), verdict)
-    assert COPIES["complete"] in page.summary
-    assert COPIES["none"] in report.bundle_page(Bundle(bundle)).summary
+    assert f"Copies of the old weights were {COPIES['complete']}." in page.summary
+    assert NOTHING_CLAIMED in report.bundle_page(Bundle(bundle)).summary
 
 
 def test_a_card_says_in_markdown_what_was_deleted_and_how_to_verify_it(

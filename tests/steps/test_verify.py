@@ -208,6 +208,9 @@ def test_the_address_that_a_browser_shows_is_verified(another: CertificateAuthor
         ):
             verdict = verify.run(another.params(), url + shown, trust=another.trust_file)
             assert (verdict.verified, verdict.store) == (True, f"{url}/store"), verdict.problems
+        for shown in ("/console/", "/console/certificates", "/console/models/own"):
+            with pytest.raises(UsageError, match="not the location of a certificate"):
+                verify.run(another.params(), url + shown, trust=another.trust_file)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -205,11 +205,12 @@ def _entry(publisher: "Publisher", certificate: str) -> "CertificateEntry":
 
 
 def _row(certificate: "CertificateFacts", status: "Status") -> dict[str, str]:
-    names = ", ".join(certificate.modalities)
+    from mbd.formats.predicate import deleted_words
+
     return {
         "certificate": certificate.digest,
         "model": certificate.model,
-        "deleted": names if certificate.scope == "modalities" else f"{names} of some subjects",
+        "deleted": deleted_words(certificate.modalities, len(certificate.subjects)),
         "guarantee": certificate.kind,
         "issued": f"{certificate.issued:%Y-%m-%d}",
         "reaudit_by": f"{status.reaudit_by:%Y-%m-%d}",

@@ -9,6 +9,7 @@ request out again. With --keep the server then stays up. Everything is below bui
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,7 @@ SETTINGS = (
     "attacks.figures=false",
     "attacks.resamples=200",
     f"certificate.model={NAME}",
+    "certificate.issuer.name=Example issuer (mbd demo)",
     f"certificate.signers=[file:{FOLDER}/keys/signer.pem]",
     f"certificate.log_signer=file:{FOLDER}/keys/log.pem",
     f"certificate.trust={FOLDER}/keys/trust.json",
@@ -198,6 +200,7 @@ def command(*, keep: bool) -> None:
 
     A small model of synthetic data, server, worker and client run on this machine, in build/demo.
     """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # `served` stops the server then
     with suppress(KeyboardInterrupt):
         _tell(keep=keep)
 

@@ -134,7 +134,12 @@ class Guarantee(Record):
         """What its kind claims; there is none of a model before any deletion."""
         return KINDS[self.kind]
 
-    def say(self, words: str, deleted: str, model: str = "") -> str:
+    @property
+    def words(self) -> str:
+        """The kind, and in brackets what it claims."""
+        return f"{self.kind} ({self.say(self.rules.short)})"
+
+    def say(self, words: str, deleted: str = "", model: str = "") -> str:
         """Return `words` of the kind's rules, filled in for a model from which `deleted` was deleted."""
         names = {"deleted": deleted, "model": model, "epsilon": self.epsilon, "delta": self.delta}
         return words.format(claim=self.rules.claim.format(**names), **names)

@@ -6,7 +6,7 @@ of guarantee with its assumptions in words, evidence, lineage, environment, dead
 no salt, no id of a person, and digests of old weights only where nothing is promised of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -32,6 +32,19 @@ METHOD_KINDS: Mapping[str, Kind] = {"surgery": "empirical", "certified": "certif
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$")]
 """an identifier that is no sentence and no address"""
+ErasureClaim = Literal["none", "partial", "complete"]
+COPIES: Mapping[ErasureClaim, str] = {
+    "none": "nothing is claimed (no purge was published)",
+    "partial": "searched for and removed, but some remain, or may remain",
+    "complete": "searched for and removed; none remains in the places searched",
+}
+"""what each claim says of copies of the old weights"""
+
+
+def deleted_words(modalities: Sequence[str], persons: int) -> str:
+    """Return what was deleted, as a sentence names it; `persons`: of how many, 0: of all."""
+    names = ", ".join(modalities)
+    return f"{names} of {persons} person{'s' * (persons > 1)}" if persons else names
 
 
 MOST_BITS = 15
@@ -81,6 +94,11 @@ class DeletedContent(Record):
         if self.scope == "modalities" and not set(self.modalities) <= set(self.revoked):
             raise ValueError("modalities that were deleted are among those that were revoked")
         return self
+
+    @property
+    def words(self) -> str:
+        """What was deleted, as a sentence names it."""
+        return deleted_words(self.modalities, len(self.subjects))
 
 
 class DeletionMethod(Record):
@@ -215,8 +233,13 @@ class RequestReference(Record):
 class Erasure(Record):
     """What is claimed about copies of the old weights and of the deleted data."""
 
-    claim: Literal["none", "partial", "complete"]
+    claim: ErasureClaim
     note: str
+
+    @property
+    def words(self) -> str:
+        """The claim in words."""
+        return COPIES[self.claim]
 
 
 class Environment(Record):

@@ -24,6 +24,7 @@ from mbd.formats.statement import (
     RevocationStatement,
 )
 from mbd.formats.strength import shortfalls
+from mbd.formats.verdict import Decision
 from mbd.verifier.verdict import Check
 
 Effect = Literal["revoked", "superseded", "refuted", "passed", "overruled", "none"]
@@ -142,6 +143,8 @@ class EntryFinding:
     reason: str
     blocks: bool
     """whether it could be a statement about any certificate, so that no state can be known"""
+    verdict: Decision = "not verified"
+    """on what the store holds of it"""
 
 
 def certificate_facts(index: int, digest: str, statement: DeletionStatement) -> CertificateFacts:
@@ -218,8 +221,8 @@ def statement_facts(
             due, run = statement.predicate.reaudit_by, statement.predicate.run_id
             return facts(kind="reaudit", effect=effect, reason=reason, reaudit_by=due, run_id=run)
         case PurgeStatement():
-            claim, listed = statement.predicate.erasure.claim, statement.predicate.tombstones
-            return facts(kind="purge", effect="none", reason=claim, tombstones=listed)
+            words, listed = statement.predicate.erasure.words, statement.predicate.tombstones
+            return facts(kind="purge", effect="none", reason=words, tombstones=listed)
         case ReinstatementStatement():
             again, reason = statement.predicate.modalities, statement.predicate.reason
             return facts(kind="reinstatement", effect="overruled", reason=reason, modalities=again)

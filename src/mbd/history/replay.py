@@ -28,6 +28,7 @@ from mbd.errors import DataError, VerificationError
 from mbd.files import canonical_digest, write_file
 from mbd.formats.layout import certificate_name
 from mbd.formats.statement import AnyStatement, DeletionStatement, RegistrationStatement, subject_certificates
+from mbd.formats.verdict import Decision
 from mbd.history.facts import (
     CertificateFacts,
     EntryFinding,
@@ -45,7 +46,7 @@ from mbd.log.tiles import WIDTH, Edge
 from mbd.storage.store import Store
 from mbd.trust.trust_file import Logged, Trust
 from mbd.verifier.reader import is_void, verify_logged
-from mbd.verifier.verdict import problems_of
+from mbd.verifier.verdict import decide, problems_of
 
 _THREADS = 16
 _LOG = logging.getLogger(__name__)
@@ -216,7 +217,8 @@ class _Entries:
         try:
             data = self._store.read(certificate_name(digest), sha256=digest)
         except (DataError, VerificationError) as error:
-            return _Fetched(index, digest, EntryFinding(index, digest, error.problem, blocks=True))
+            verdict: Decision = "forged or damaged" if isinstance(error, VerificationError) else "not verified"
+            return _Fetched(index, digest, EntryFinding(index, digest, error.problem, blocks=True, verdict=verdict))
         return _Fetched(index, digest, data, Logged(index, self._log.first_checkpoint_with(index).time))
 
     def _keep(self, entry: "_Judged") -> None:
@@ -262,8 +264,8 @@ def _judge(trust: Trust, entry: _Fetched) -> _Judged:
         return _Judged(index, digest, entry.data if isinstance(entry.data, EntryFinding) else None)
     verified = verify_logged(entry.data, trust, logged)
     if problem := next(iter(problems_of(verified.checks)), None):
-        reason = f"{problem.name}: {problem.reason}"
-        return _Judged(index, digest, EntryFinding(index, digest, reason, blocks=not is_void(verified, trust, index)))
+        reason, blocks = f"{problem.name}: {problem.reason}", not is_void(verified, trust, index)
+        return _Judged(index, digest, EntryFinding(index, digest, reason, blocks, decide([problem])))
     statement = verified.require()
     facts: CertificateFacts | RegistrationFacts | None = None
     if isinstance(statement, DeletionStatement):

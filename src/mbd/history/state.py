@@ -138,9 +138,9 @@ def _states(
         yield "unknown", "{reason}", at, problem
     attacked = certificate.scope == "modalities"
     if at > due:
-        before = "it was to be attacked again by" if attacked else "it held until"
+        before = "the next audit was due by" if attacked else "it held until"
         yield "overdue", before + " {time:%Y-%m-%d}", due, ""
-    until = "to be attacked again by" if attacked else "holds until"
+    until = "next audit by" if attacked else "holds until"
     yield "valid", until + " {time:%Y-%m-%d}{reason}", due, _overruled(about)
 
 

@@ -13,10 +13,9 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from mbd.formats.files import CERTIFICATE
-from mbd.formats.predicate import Erasure
+from mbd.formats.predicate import Erasure, ErasureClaim
 from mbd.formats.purge import Needed, PlaceRecord, PurgeRecord
 from mbd.formats.statement import PurgeReport, PurgeStatement, ShreddingFacts, subjects_of
 from mbd.purge.inventory import PlaceInventory
@@ -99,7 +98,7 @@ def _place(removal: PlaceInventory, fresh: PlaceInventory) -> PlaceRecord:
 
 def _erasure(purged: Purged, places: Sequence[PlaceRecord]) -> Erasure:
     unclean = [place for place in places if not place.gone]
-    claim: Literal["none", "partial", "complete"] = "partial"
+    claim: ErasureClaim = "partial"
     if not unclean and not purged.excepted:
         claim = "complete"
     elif len(unclean) == len(places):

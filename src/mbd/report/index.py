@@ -33,13 +33,12 @@ class IndexRow:
     def of(cls, entry: CertificateEntry) -> "IndexRow":
         """Return the row of a certificate."""
         predicate, status = entry.statement.predicate, entry.status
-        names = ", ".join(predicate.deleted.modalities)
         guarantee = predicate.guarantee
         limit = f", ε = {guarantee.epsilon:g}" if guarantee.kind == "certified" else ""
         return cls(
             digest=entry.digest,
             model=predicate.model,
-            deleted=names if predicate.deleted.scope == "modalities" else f"{names} of some subjects",
+            deleted=predicate.deleted.words,
             method=predicate.method.name,
             guarantee=guarantee.kind + limit,
             issued=predicate.issued,

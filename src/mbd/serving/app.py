@@ -38,7 +38,7 @@ def create_app(service: Service) -> FastAPI:
     settings = service.params.serving
     gatekeeper = Gatekeeper(TokenFile(Path(settings.tokens)), settings.oidc, settings.public)
     # Every router of the application is included here, and nowhere else.
-    parts = (requests, log, overview, store, events, health, console)
+    parts = (requests, log, overview, events, health, console, store)
     routers = [part.router for part in parts]
     if not settings.inference.models:
         return _app(service, gatekeeper, routers)

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from mbd.errors import DataError, MbdError, UsageError, VerificationError
+from mbd.formats.verdict import Decision
 from mbd.storage.store import ConflictError, NotThereError, NotWritableError, StoreError
 
 MEDIA_TYPE = "application/problem+json"
@@ -55,6 +56,8 @@ class Problem(View):
     reason: str | None = None
     """of an inference request: the kind of problem, as metrics count it"""
     value: str | None = None
+    verdict: Decision | None = None
+    """of a certificate that cannot be shown"""
     certificate: str | None = None
     """because of which an inference request is refused"""
 

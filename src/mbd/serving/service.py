@@ -132,10 +132,11 @@ class Service:
         snapshot = self.snapshot
         facts = snapshot.history.certificates.get(digest)
         if facts is None:
-            if any(finding.digest == digest for finding in snapshot.history.findings):
-                raise ApiError(
-                    409, "the log has this entry, but what the store holds is forged or damaged, or not trusted"
-                )
+            for finding in snapshot.history.findings:
+                if finding.digest == digest:
+                    error = ApiError(409, "what the store holds of this certificate does not verify")
+                    error.members["verdict"] = finding.verdict
+                    raise error
             raise ApiError(404, "the log has no such certificate", hint="GET /certificates lists them")
         return facts, self._status(snapshot, facts, self.clock())
 

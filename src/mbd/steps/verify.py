@@ -41,6 +41,7 @@ _PAGE = re.compile(
     r"(?P<site>https?://[^?#]+?)/(?:console/certificates/|certificates/(?=[0-9a-f]{64}/page))(?P<digest>[0-9a-f]{64})(?:/page)?/?(?:[?#].*)?"
 )
 """what a browser shows for a certificate in the console of `mbd serve`, whose store is beside it"""
+_CONSOLE = re.compile(r"https?://[^/?#]+/console(?:[/?#]|$)")
 _LISTED = 5
 STORE = "certificate in the store"
 
@@ -125,8 +126,9 @@ def _in_store(
     if page := _PAGE.fullmatch(source):
         source = f"{page['site']}/store/certificates/{page['digest']}"
     match = _PLACE.fullmatch(source)
-    if match is None:
-        raise UsageError("this is not the location of a certificate", value=without_credentials(source))
+    if match is None or _CONSOLE.match(source):
+        hint = "give the address of a certificate's page, or of a store"
+        raise UsageError("this is not the location of a certificate", value=without_credentials(source), hint=hint)
     if named:
         raise UsageError(
             "a URL names the store to ask: neither --store nor --offline can be given",

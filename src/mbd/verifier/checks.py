@@ -103,9 +103,9 @@ def date_check(
         return failed(REAUDIT, f"the next audit is due later than {LONGEST_INTERVAL.days} days after the date of issue")
     due = max(predicate.reaudit_by, extended or predicate.reaudit_by)
     if at > due and not replaced:
-        what = "the model was to be attacked again by" if predicate.evidence.audit else "the certificate held until"
+        what = "the next audit was due by" if predicate.evidence.audit else "the certificate held until"
         return failed(REAUDIT, f"{what} {due:%Y-%m-%d}, and no later audit is known", "not verified")
-    what = "the model is to be attacked again by" if predicate.evidence.audit else "the certificate holds until"
+    what = "the next audit is due by" if predicate.evidence.audit else "the certificate holds until"
     return passed(REAUDIT, f"{what} {due:%Y-%m-%d}")
 
 

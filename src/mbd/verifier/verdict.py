@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import computed_field
 
 from mbd.formats.guarantee import Guarantee
-from mbd.formats.predicate import Erasure
+from mbd.formats.predicate import COPIES, Erasure, deleted_words
 from mbd.formats.verdict import DECISIONS, VERDICTS, Decision, VerdictRules
 from mbd.markdown import ShownInNotebooks
 from mbd.records import Digest, Record
@@ -188,11 +188,6 @@ def not_asked(
 
 # A verdict in words
 
-COPIES = {
-    "none": "nothing is claimed (no purge was published)",
-    "partial": "searched for and removed, but some remain, or may remain",
-    "complete": "searched for and removed; none remains in the places searched",
-}
 _DETAILS = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
 _WIDTH = 17
 
@@ -235,8 +230,7 @@ def begin_sentence(reason: str) -> str:
 
 
 def _deleted(claims: Mapping[str, Any]) -> str:
-    names, persons = ", ".join(claims["modalities"]), claims["persons"]
-    return f"{names} of {persons} person{'s' * (persons > 1)}" if persons else names
+    return deleted_words(claims["modalities"], claims["persons"])
 
 
 def _facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
@@ -245,7 +239,7 @@ def _facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if claims:
         guarantee = Guarantee.model_validate(claims["guarantee"])
         yield "Deleted", f"{_deleted(claims)}, from model {claims['model']}"
-        yield "Guarantee", f"{guarantee.kind} ({guarantee.say(guarantee.rules.short, _deleted(claims))})"
+        yield "Guarantee", guarantee.words
         yield from (("", text) for text in guarantee.warnings)
         name, contact, keys = claims["issuer"]["name"], claims["issuer"]["contact"], claims["keys"]
         by = f"signed by key{'s' * (len(keys) > 1)} {', '.join(map(fingerprint, keys))} …"
@@ -267,7 +261,7 @@ def _in_force(verdict: Verdict) -> str:
     if verdict.store is None:
         return "not known: no store was asked (--store URL)"
     if ended := next(filter(_says_ended, verdict.problems), None):
-        return f"no: {ended.reason}, by the log of {verdict.store}"
+        return f"no, by the log of {verdict.store}: {ended.reason}"
     return f"yes, by the log of {verdict.store}" if verdict.verified else "not known"
 
 

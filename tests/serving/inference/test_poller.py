@@ -173,7 +173,7 @@ def test_only_what_the_guard_admits_under_this_name_is_loaded(store: GoldenStore
     service = service_on(store)
     with poller_on(service, store, tmp_path / "models") as poller:
         poller.poll()
-        assert "was to be attacked again" in reason(service)
+        assert "audit was due by" in reason(service)
 
 
 def test_a_log_that_cannot_be_verified_takes_everything_out_at_once(store: GoldenStore, tmp_path: Path) -> None:

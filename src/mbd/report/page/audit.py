@@ -39,7 +39,7 @@ _UTILITY = (
 )
 _READING = (
     "Accuracies and F1 are in percent. No input contains a deleted modality. The brackets hold the interval in which a "
-    "value lies with a confidence of {confidence:g}: from few rows it is wide, and then it says little. A row passes "
+    "value lies with a confidence of {confidence:g} %: from few rows it is wide, and then it says little. A row passes "
     "unless surely more is lost than may be lost, so that a wide interval passes, too: the last column says which "
     "losses against the reference these rows would not reliably have shown."
 )
@@ -226,7 +226,7 @@ def _attacks(leakage: LeakageRecord) -> Iterator[Block]:
         if informational := [a for a in own if a.decision == "informational"]:
             yield Text(text=_INFORMATIONAL)
             yield measures_table(f"Informational attacks on {modality}", list(map(_measure, informational)))
-    checked = [f"{invariant.name}: {invariant.decision}. {invariant.reason}" for invariant in leakage.invariants]
+    checked = [f"{invariant.name}: {invariant.decision}; {invariant.reason}" for invariant in leakage.invariants]
     checked += [_bound(leakage.lower_bound)] if leakage.lower_bound else []
     if checked:
         yield Text(text="Invariants of the files, and the lower bound on ε that the attacks show:")
@@ -240,8 +240,8 @@ def _earlier(found: EarlierAudits | None) -> str:
     if not found.audits:
         return "Beside the ledgers, no earlier audit of such a deletion from the same model is recorded."
     return (
-        f"Beside the ledgers, {found.audits} earlier audits of such deletions from the same model are recorded; "
-        f"{found.refused} were refused."
+        "Beside the ledgers, earlier audits of such deletions from the same model are recorded: "
+        f"{found.audits}, of which refused: {found.refused}."
     )
 
 
@@ -270,7 +270,7 @@ def _bound(bound: LowerBound) -> str:
 def _utility(leakage: LeakageRecord) -> Iterator[Block]:
     if not leakage.utility:
         return
-    yield Text(text=_READING.format(confidence=leakage.suite.parameters["confidence"]))
+    yield Text(text=_READING.format(confidence=100 * leakage.suite.parameters["confidence"]))
     rows = tuple(
         (
             f"{TITLES.get(u.metric, u.metric)}, {u.regime}",
@@ -290,7 +290,7 @@ def _utility(leakage: LeakageRecord) -> Iterator[Block]:
 def _method(record: LeakageRecord) -> PageSection:
     suite, settings = record.suite, record.suite.parameters
     items = [
-        f"Intervals have a confidence of {settings['confidence']:g}; those of differences are corrected for "
+        f"Intervals have a confidence of {100 * settings['confidence']:g} %; those of differences are corrected for "
         f"{suite.judged_together} measures judged together. The tolerance is {settings['tolerance']:g}."
     ]
     items += [

@@ -40,7 +40,7 @@ from mbd.report.page.content import (
     Verification,
 )
 from mbd.report.page.origin import budget, copies, day, origin, request, weights
-from mbd.report.page.words import commands, deadline, forgotten, guaranteed, limits, summary
+from mbd.report.page.words import commands, deadline, guaranteed, limits, summary
 from mbd.verifier.verdict import fingerprint
 
 KIND = "Modality Deletion Certificate"
@@ -146,13 +146,12 @@ def _holds(standing: Standing | None) -> bool:
 
 def _title(predicate: Predicate) -> str:
     guarantee = predicate.guarantee
-    return guarantee.say(guarantee.rules.headline, forgotten(predicate), predicate.model)
+    return guarantee.say(guarantee.rules.headline, predicate.deleted.words, predicate.model)
 
 
 def _glance(predicate: Predicate, due: datetime | None, keys: tuple[str, ...] = ()) -> Iterator[Fact]:
-    method, guarantee = predicate.method, predicate.guarantee
-    short = guarantee.say(guarantee.rules.short, forgotten(predicate))
-    yield Fact(name="guarantee", value=f"{guarantee.kind} ({short})")
+    method = predicate.method
+    yield Fact(name="guarantee", value=predicate.guarantee.words)
     yield Fact(name="method", value=method.name + (f", {method.variant}" if method.variant else ""))
     yield Fact(name="issuer", value=predicate.issuer.name or "not stated")
     if predicate.issuer.contact:
@@ -202,9 +201,9 @@ def _statement(statement: AnyStatement) -> str:
         case ReauditStatement():
             again = statement.predicate
             reasons = "; ".join(again.audit.reasons)
-            return f"attacked again: {again.audit.decision}. {reasons or f'Next by {day(again.reaudit_by)}'}"
+            return f"audited again: {again.audit.decision}. {reasons or f'Next by {day(again.reaudit_by)}'}"
         case PurgeStatement():
-            return f"copies of the old weights searched for: {statement.predicate.erasure.claim}."
+            return f"copies of the old weights: {statement.predicate.erasure.words}."
         case ReinstatementStatement() | NothingHeldStatement():
             return _about_persons(statement)
     return "replaced by a later certificate."

@@ -177,9 +177,7 @@ class Standing(Record):
     @property
     def sentence(self) -> str:
         """What the verdict means, and why it is that."""
-        parts = [self.rules.sentence, f"{begin_sentence(self.reason)}." if self.reason else ""]
-        parts += [f"{self.successor.label}: {self.successor.address}"] if self.successor else []
-        return " ".join(filter(None, parts))
+        return f"{self.rules.sentence} {begin_sentence(self.reason)}." if self.reason else self.rules.sentence
 
 
 class Page(Record):
@@ -211,7 +209,10 @@ def standing_line(page: Page) -> str | None:
     """Return in a line whether a certificate was in force when its page was made; None: the page is about none."""
     if page.number is None:
         return None
-    return f"{page.standing.word}. {page.standing.when}: {page.standing.sentence}" if page.standing else NOT_ASKED
+    if (standing := page.standing) is None:
+        return NOT_ASKED
+    line = f"{standing.word}. {standing.when}: {standing.sentence}"
+    return f"{line} {standing.successor.label}: {standing.successor.address}" if standing.successor else line
 
 
 _MEASURES = ("attack", "chance", "before", "after", "reference", "after − reference", "tolerance", "decision")

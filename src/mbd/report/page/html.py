@@ -33,6 +33,7 @@ from mbd.report.page.content import (
     PageSection,
     PageTable,
     Plot,
+    Standing,
     Text,
     Verification,
 )
@@ -91,8 +92,18 @@ def _standing(page: Page) -> str:
         return f'<p id="standing" data-severity="unknown">{NOT_ASKED}</p>'
     return (
         f'<p id="standing" data-severity="{page.standing.rules.severity}"><strong>{page.standing.word}</strong> '
-        f"{escape(page.standing.sentence)} <span>{page.standing.when}. {_NO_EVIDENCE}</span></p>"
+        f"{escape(page.standing.sentence)} {_successor(page.standing)}"
+        f"<span>{page.standing.when}. {_NO_EVIDENCE}</span></p>"
     )
+
+
+def _successor(standing: Standing) -> str:
+    return f"{standing.successor.label}: {_address(standing.successor.address)} " if standing.successor else ""
+
+
+def _address(address: str) -> str:
+    """Return an address, as a link if a browser can open it."""
+    return f'<a href="{escape(address)}">{escape(address)}</a>' if address.startswith("http") else escape(address)
 
 
 def _code(page: Page) -> str:
@@ -102,7 +113,7 @@ def _code(page: Page) -> str:
     address = page.address if page.address and page.address.startswith("http") else None
     drawn = segno.make(address or f"certificate {page.number}", micro=False, error="m")
     picture = drawn.svg_inline(border=2, omitsize=True, dark="#000", light="#fff")
-    shown = f"<span>{escape(page.address)}</span>" if page.address else ""
+    shown = f"<span>{_address(page.address)}</span>" if page.address else ""
     return (
         f'<figure class="number"><div role="img" aria-label="QR code of the certificate">{picture}</div>'
         f"<figcaption>Certificate <strong>{page.number}</strong>{shown}</figcaption></figure>"

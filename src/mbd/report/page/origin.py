@@ -7,9 +7,8 @@ from mbd.formats.guarantee import LineageBudget
 from mbd.formats.predicate import DigestOrCommitment, Erasure, Predicate
 from mbd.formats.statement import PurgeReport
 from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, PageSection, PageTable, Text
-from mbd.report.page.words import deadline, forgotten
-
-_CLAIMS = {"none": "No claim.", "partial": "Partly erased.", "complete": "Erased in all places that were searched."}
+from mbd.report.page.words import deadline
+from mbd.verifier.verdict import begin_sentence
 
 
 def weights(predicate: Predicate) -> PageSection:
@@ -99,7 +98,7 @@ def _in_time(predicate: Predicate) -> str:
 
 def copies(claim: Erasure, purge: PurgeReport | None) -> PageSection:
     """Return the claim about copies of the old weights, and what the last purge found in each place."""
-    blocks: list[Block] = [Text(lead=_CLAIMS[claim.claim], text=claim.note)]
+    blocks: list[Block] = [Text(lead=f"{begin_sentence(claim.words)}.", text=claim.note)]
     if purge:
         blocks.append(
             PageTable(
@@ -119,7 +118,7 @@ def origin(predicate: Predicate) -> PageSection:
     lineage = predicate.lineage
     facts = [
         Fact(name="inputs of the model", value=_inputs(predicate)),
-        Fact(name="deleted now", value=forgotten(predicate)),
+        Fact(name="deleted now", value=predicate.deleted.words),
         Fact(name="revoked in total", value=", ".join(predicate.deleted.revoked) or ABSENT),
         _digest("weights before", lineage.before),
         *(_digest(f"model {number} of the lineage", model) for number, model in enumerate(lineage.models, 1)),

@@ -10,11 +10,7 @@ from mbd.report.page.content import Block, Command, Items, PageSection, Text
 
 _LARGEST_EPSILON = 700.0
 """beyond it the exponential is no float"""
-COPIES = {
-    "none": "Nothing is claimed about copies of the old model or of the deleted data: they may still exist.",
-    "partial": "Copies of the old weights were searched for and removed, but some remain, or may remain.",
-    "complete": "Copies of the old weights were searched for and removed; none remains in the places searched.",
-}
+NOTHING_CLAIMED = "Nothing is claimed about copies of the old model or of the deleted data: they may still exist."
 
 
 def plain_scale(epsilon: float, delta: float) -> str:
@@ -34,12 +30,6 @@ def plain_scale(epsilon: float, delta: float) -> str:
     )
 
 
-def forgotten(predicate: Predicate) -> str:
-    """Return what was deleted, as it is named in a sentence."""
-    names, count = ", ".join(predicate.deleted.modalities), len(predicate.deleted.subjects)
-    return f"the recordings of {count} subject{'s' * (count > 1)} in {names}" if count else names
-
-
 def summary(predicate: Predicate, erasure: Erasure, due: datetime | None) -> tuple[str, ...]:
     """Return the certificate in a few sentences; `due`: the deadline for the next audit, None: there is none."""
     guarantee, absent = predicate.guarantee, ", ".join(predicate.structure.absent.reads)
@@ -50,9 +40,9 @@ def summary(predicate: Predicate, erasure: Erasure, due: datetime | None) -> tup
         else "The certificate holds until {:%Y-%m-%d}; no attack was part of it."
     )
     return (
-        f'Deleted from model "{predicate.model}": {forgotten(predicate)}.{no_input}',
-        guarantee.say(guarantee.rules.sentence, forgotten(predicate)),
-        COPIES[erasure.claim],
+        f'Deleted from model "{predicate.model}": {predicate.deleted.words}.{no_input}',
+        guarantee.say(guarantee.rules.sentence, predicate.deleted.words),
+        NOTHING_CLAIMED if erasure.claim == "none" else f"Copies of the old weights were {erasure.words}.",
         *((until.format(due),) if due else ()),
     )
 
@@ -66,7 +56,7 @@ def guaranteed(predicate: Predicate) -> PageSection:
     """Return what is guaranteed, and under which assumptions."""
     guarantee = predicate.guarantee
     lead, text = guarantee.rules.explanation
-    blocks: list[Block] = [Text(lead=lead, text=guarantee.say(text, forgotten(predicate)))]
+    blocks: list[Block] = [Text(lead=lead, text=guarantee.say(text, predicate.deleted.words))]
     if guarantee.kind == "certified" and guarantee.epsilon is not None and guarantee.delta is not None:
         blocks.append(Text(lead="In plain numbers.", text=plain_scale(guarantee.epsilon, guarantee.delta)))
     if guarantee.assumptions:

@@ -11,12 +11,14 @@ function svg(name, attributes = {}, text = "") {
 }
 
 function drawn(days, width) {
-  const top = Math.max(4, ...days.flatMap((each) => [each.open, each.certified, each.received]));
+  const top = 2 * Math.max(2, ...days.flatMap((each) => [each.open, each.certified].map((number) => Math.ceil(number / 2))));
   const x = (number) => LEFT + (number + .5) * (width - LEFT - RIGHT) / days.length;
   const y = (value) => HEIGHT - BOTTOM - value * (HEIGHT - TOP - BOTTOM) / top;
-  const line = (key) => days.map((each, number) => `${number ? "L" : "M"}${x(number).toFixed(1)} ${y(each[key]).toFixed(1)}`).join("");
+  const line = (key, begins) => days.map((each, number) => `${begins(number) ? "M" : "L"}${x(number).toFixed(1)} ${y(each[key]).toFixed(1)}`).join("");
+  const open = line("open", (number) => !number);
+  const overdue = line("overdue", (number) => !number || !(days[number].overdue || days[number - 1].overdue));
   const picture = svg("svg", { width, height: HEIGHT, role: "img", "aria-label": describe(days) });
-  for (const value of [0, Math.round(top / 2), top]) {
+  for (const value of [0, top / 2, top]) {
     picture.append(svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value), class: "grid" }),
       svg("text", { x: LEFT - 8, y: y(value) + 4, class: "end" }, value));
   }
@@ -26,9 +28,9 @@ function drawn(days, width) {
     const at = { x: x(number) - bar / 2, y: y(each.certified), width: bar, height: y(0) - y(each.certified), class: "certified" };
     picture.append(svg("rect", at));
   });
-  picture.append(svg("path", { d: `${line("open")}L${x(days.length - 1)} ${y(0)}L${x(0)} ${y(0)}Z`, class: "area" }),
-    svg("path", { d: line("open"), class: "open" }));
-  if (days.some((each) => each.overdue)) picture.append(svg("path", { d: line("overdue"), class: "overdue" }));
+  picture.append(svg("path", { d: `${open}L${x(days.length - 1)} ${y(0)}L${x(0)} ${y(0)}Z`, class: "area" }),
+    svg("path", { d: open, class: "open" }));
+  picture.append(svg("path", { d: overdue, class: "overdue" }));
   [[0, "start"], [Math.floor(days.length / 2), "middle"], [days.length - 1, "end"]].forEach(([number, kind]) => {
     picture.append(svg("text", { x: kind === "end" ? width - RIGHT : x(number), y: HEIGHT - 6, class: kind }, days[number].day));
   });

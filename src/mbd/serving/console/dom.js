@@ -24,7 +24,7 @@ export const link = (href, ...content) => h("a", { href }, ...content);
 export const short = (digest) => h("code", { title: digest }, digest.slice(0, 12));
 export const list = (names) => names.join(", ");
 export const count = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
-export const day = (at) => h("time", { datetime: at, class: "day" }, at.slice(0, 10));
+export const day = (at) => h("time", { datetime: at, class: "whole" }, at.slice(0, 10));
 
 export function time(at) {
   return h("time", { datetime: at }, `${at.slice(0, 10)} ${at.slice(11, 16)} UTC`);

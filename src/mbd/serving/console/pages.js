@@ -6,12 +6,6 @@ import {
 
 const OPEN = new Set(["received", "running", "failed"]);
 const PAGE = 25;
-const GUARANTEES = {
-  exact: "exact: byte for byte a model that never saw it",
-  certified: "certified: a proof with a budget (ε, δ)",
-  attested: "attested: the issuer says so",
-  empirical: "empirical: tests, not a proof",
-};
 
 const requestPath = (id) => `/console/requests/${id}`;
 const modelPath = (name) => `/console/models/${encodeURIComponent(name)}`;
@@ -21,8 +15,8 @@ const isLate = (at) => new Date(at) < Date.now();
 const wish = (request) => `Delete ${list(request.modalities)}${request.of_person ? " of one person" : ""}`;
 const deleted = (certificate) =>
   list(certificate.modalities) + (certificate.persons ? ` of ${count(certificate.persons, "person")}` : "");
-const guarantee = (certificate) => (GUARANTEES[certificate.guarantee] || certificate.guarantee) +
-  (certificate.epsilon ? `, ε = ${certificate.epsilon}` : "");
+const modelLink = (name) => link(modelPath(name), name);
+const certificateLink = (digest) => link(certificatePath(digest), short(digest));
 
 function deadline(request) {
   if (!OPEN.has(request.state)) return day(request.due);
@@ -31,18 +25,17 @@ function deadline(request) {
 
 function requestTable(requests, nothing) {
   const rows = requests.map((each) => [
-    h("a", { href: requestPath(each.id), class: "day" }, each.requester || each.id), wish(each),
-    link(modelPath(each.model), each.model), stateChip(each.state), deadline(each),
+    h("a", { href: requestPath(each.id), class: "whole" }, each.requester || each.id), wish(each),
+    modelLink(each.model), stateChip(each.state), deadline(each),
   ]);
   return table("Nearest deadline first", ["Case", "What", "Model", "State", "Due"], rows, nothing);
 }
 
 function certificateTable(client, certificates, nothing) {
   const rows = certificates.map((each) => [
-    link(certificatePath(each.digest), short(each.digest)), verdictChip(client.verdicts, each.verdict),
-    link(modelPath(each.model), each.model), deleted(each), each.guarantee, day(each.issued), each.reason,
+    certificateLink(each.digest), verdictChip(client.verdicts, each.verdict), modelLink(each.model), deleted(each), each.guarantee, day(each.issued), each.reason,
   ]);
-  const columns = ["Number", "Verdict", "Model", "Deleted", "Guarantee", "Issued", "Why"];
+  const columns = ["Number", "Verdict", "Model", "Deleted", "Guarantee", "Issued", "By the log"];
   return table("Newest first", columns, rows, nothing);
 }
 
@@ -52,7 +45,7 @@ function modelCard(client, model) {
   const current = model.current
     ? [link(certificatePath(model.current.digest), "certified ", day(model.current.issued)), " ", verdictChip(client.verdicts, model.current.verdict)]
     : model.registered ? ["registered ", day(model.registered.issued)] : h("span", { class: "late" }, "no release in force");
-  return h("li", { class: "card" }, h("h3", {}, link(modelPath(model.name), model.name)), h("dl", {}, facts([
+  return h("li", { class: "card" }, h("h3", {}, modelLink(model.name)), h("dl", {}, facts([
     ["Takes", tags(model.takes, "", unknownInputs(model))],
     ["Revoked", tags(model.revoked, "revoked", "nothing")],
     ["Release", current],
@@ -69,7 +62,6 @@ function attention(overview) {
   const say = (kind, ...words) => parts.push(h("p", { class: `notice ${kind}` }, ...words));
   if (overview.problem) say("bad", "The state of certificates cannot be known: ", overview.problem, ".");
   const numbers = overview.requests;
-  if (numbers && numbers.overdue) say("bad", link("/console/requests", count(numbers.overdue, "request")), " past the deadline.");
   if (numbers && numbers.states.failed) say("wait", link("/console/requests?state=failed", count(numbers.states.failed, "request")), " failed and will be tried again.");
   const late = overview.due.filter((each) => isLate(each.reaudit_by));
   if (late.length) say("wait", count(late.length, "certificate"), " past the date of the next audit.");
@@ -82,8 +74,8 @@ function tile(number, words, kind, href, note = "") {
 
 function hours(value) {
   if (value === null) return "";
-  if (value < 1) return `in the median ${count(Math.max(1, Math.round(value * 60)), "minute")}`;
-  return `in the median ${value < 48 ? count(Math.round(value), "hour") : count(Math.round(value / 24), "day")}`;
+  if (value < 1) return `half of them within ${count(Math.max(1, Math.ceil(value * 60)), "minute")}`;
+  return `half of them within ${value < 48 ? count(Math.ceil(value), "hour") : count(Math.ceil(value / 24), "day")}`;
 }
 
 function tiles(overview) {
@@ -116,11 +108,11 @@ export async function overview(client) {
   const open = numbers.requests ? (await client.get("/requests?open=true&limit=6")).requests : [];
   const audits = numbers.audits.map((each) => {
     const [kind, words] = AUDITS[each.effect] || AUDITS.none;
-    return [day(each.issued), link(certificatePath(each.about), short(each.about)), each.model, tag(words, kind)];
+    return [day(each.issued), certificateLink(each.about), modelLink(each.model), tag(words, kind)];
   });
   const due = numbers.due.map((each) => [
     h("span", { class: isLate(each.reaudit_by) ? "late" : "" }, day(each.reaudit_by)),
-    link(certificatePath(each.digest), short(each.digest)), each.model, deleted(each)]);
+    certificateLink(each.digest), modelLink(each.model), deleted(each)]);
   const made = page("overview", {
     attention: attention(numbers),
     tiles: tiles(numbers),
@@ -190,7 +182,6 @@ const ABOUT = {
   revocation: ["Certificate withdrawn", "bad"], supersession: ["Replaced by a later certificate", "wait"],
   purge: ["Old copies purged", "good"], reinstatement: ["Reinstated", "bad"], "nothing-held": ["Nothing held of a person", "good"],
 };
-const PURGES = { complete: "none remains in the places searched", partial: "some remain, or may remain", none: "nothing is claimed" };
 
 function statementEntry(statement) {
   const links = [h("a", { href: `/store/certificates/${statement.digest}/certificate.json` }, "signed statement")];
@@ -202,9 +193,8 @@ function statementEntry(statement) {
   }
   const [title, kind] = ABOUT[statement.kind] || [statement.kind, "quiet"];
   if (statement.kind === "supersession") {
-    return entry({ ...base, title, kind, note: "", links: [link(certificatePath(statement.digest), short(statement.digest))] });
+    return entry({ ...base, title, kind, note: "", links: [certificateLink(statement.digest)] });
   }
-  if (statement.kind === "purge") return entry({ ...base, title, kind, note: PURGES[statement.reason] || statement.reason });
   if (statement.kind === "reinstatement") return entry({ ...base, title: `${title}: ${list(statement.modalities)}`, kind });
   return entry({ ...base, title, kind });
 }
@@ -257,12 +247,12 @@ export async function request(client, id) {
         ? h("li", { class: "wait" }, h("h3", {}, "Received"), h("p", { class: "note" }, "What becomes of a person’s request is shown to the roles read and operate."))
         : requestTimeline(found, certificate),
       facts: facts([
-        ["Model", link(modelPath(found.model), found.model)],
+        ["Model", modelLink(found.model)],
         ["To delete", list(found.modalities)],
         ["Whose", found.of_person ? "one person’s recordings" : "everybody’s recordings"],
         ["Case number", found.requester],
         ["Reason", found.reason],
-        ["Certificate", certificate ? link(certificatePath(certificate.digest), short(certificate.digest)) : statement],
+        ["Certificate", certificate ? certificateLink(certificate.digest) : statement],
         ["Id", h("code", {}, found.id)],
       ]),
     }),
@@ -322,7 +312,7 @@ export async function model(client, name) {
         ["Takes", tags(found.takes, "", unknownInputs(found))],
         ["Revoked", tags(found.revoked, "revoked", "nothing")],
         ["Persons deleted", persons ? persons.toLocaleString("en") : "none"],
-        ["Release", found.current ? [link(certificatePath(found.current.digest), short(found.current.digest)), " ",
+        ["Release", found.current ? [certificateLink(found.current.digest), " ",
           verdictChip(client.verdicts, found.current.verdict)] : found.registered ? "registered, not certified" : h("span", { class: "late" }, "none in force")],
         ["References", Object.keys(found.references).length ? references(found.references) : ""],
       ]),
@@ -345,12 +335,29 @@ export async function certificates(client) {
   return { title: "Certificates", content: made };
 }
 
+/** Return the page of a certificate of which only the verdict is known. */
+function unreadable(client, digest, { message, problem }) {
+  const words = client.verdicts[problem.verdict];
+  const made = page("certificate", {
+    title: ["Certificate ", short(digest)],
+    lead: [verdictChip(client.verdicts, problem.verdict), " ", words.sentence, " ", h("span", { class: "quiet" }, `By the log: ${message}. `), words.to_do],
+  });
+  for (const part of made.querySelectorAll(".columns, .card")) part.remove();
+  return { title: `Certificate ${digest.slice(0, 12)}`, content: made };
+}
+
 export async function certificate(client, digest) {
-  const found = await client.get(`/certificates/${encodeURIComponent(digest)}`);
+  let found;
+  try {
+    found = await client.get(`/certificates/${encodeURIComponent(digest)}`);
+  } catch (error) {
+    if (error.problem?.verdict) return unreadable(client, digest, error);
+    throw error;
+  }
   const words = client.verdicts[found.verdict];
   const next = found.successor;
   const issued = entry({
-    at: found.issued, title: "Issued", kind: "good", note: guarantee(found),
+    at: found.issued, title: "Issued", kind: "good",
     links: [h("a", { href: `/store/certificates/${digest}/certificate.json` }, "signed certificate")],
   });
   return {
@@ -363,13 +370,13 @@ export async function certificate(client, digest) {
       timeline: [issued, ...found.statements.map(statementEntry)],
       facts: facts([
         ["Deleted", deleted(found)],
-        ["Model", link(modelPath(found.model), found.model)],
+        ["Model", modelLink(found.model)],
         ["It takes", tags(found.inputs, "", "nothing")],
-        ["Guarantee", guarantee(found)],
+        ["Guarantee", found.guarantee_words],
         ["Issuer", [found.issuer.name || "not stated", found.issuer.contact ? ` (${found.issuer.contact})` : ""]],
         ["Old copies", found.copies],
         ["Next audit", words.ended ? `not due: the certificate was ${found.verdict}` : day(found.reaudit_by)],
-        ["Replaces", found.supersedes ? link(certificatePath(found.supersedes), short(found.supersedes)) : ""],
+        ["Replaces", found.supersedes ? certificateLink(found.supersedes) : ""],
         [next && next.current ? "Current release" : "Last release, withdrawn", next ? releaseLink(next) : ""],
         ["Weights", short(found.weights)],
         ["Number", h("code", {}, digest)],
@@ -439,16 +446,15 @@ export async function signIn(client, reason = "") {
   const made = page("sign-in");
   const form = made.querySelector("form");
   const problem = form.querySelector('[data-slot="problem"]');
-  problem.textContent = reason;
-  problem.hidden = !reason;
+  const say = (kind, words) => Object.assign(problem, { className: `notice ${kind}`, textContent: words, hidden: !words });
+  say("", reason);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    problem.hidden = true;
+    say("", "");
     try {
       await client.signIn(form.elements.token.value.trim());
     } catch (error) {
-      problem.hidden = false;
-      problem.textContent = client.explain(error);
+      say("bad", client.explain(error));
     }
   });
   return { title: "Sign in", content: made, form: true };

@@ -9,9 +9,11 @@ from functools import cache
 from importlib.resources import files
 
 from fastapi import APIRouter, Response
+from fastapi.responses import RedirectResponse
 
 from mbd.formats.verdict import VERDICTS
 from mbd.serving.problems import ApiError
+from mbd.serving.routes.log import Digest
 
 router = APIRouter(include_in_schema=False)
 _POLICY = (
@@ -31,6 +33,12 @@ _TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript"}
 def read_console() -> Response:
     """Return the console, which finds the page in its address."""
     return _read(_OWN, "console.html")
+
+
+@router.get("/store/certificates/{digest}")
+def redirect_to_page(digest: Digest) -> RedirectResponse:
+    """Lead who opens the address of a certificate, as it is printed on it, to its page."""
+    return RedirectResponse(f"/console/certificates/{digest}")
 
 
 @router.get("/docs")

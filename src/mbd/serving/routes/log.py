@@ -20,7 +20,6 @@ from mbd.serving.identity import readable
 from mbd.serving.problems import ApiError, View
 from mbd.serving.routes import Limit, Serving, Words, problems
 from mbd.serving.service import Service
-from mbd.verifier.verdict import COPIES
 
 router = APIRouter(dependencies=[readable("store")])
 _certificates, _models = APIRouter(tags=["certificates", "store"]), APIRouter(tags=["models", "store"])
@@ -94,6 +93,7 @@ class CertificateDetail(CertificateView):
     """A certificate with its state, and what was said about it since."""
 
     issuer: Issuer
+    guarantee_words: str
     copies: str
     """what is claimed of copies of the old weights"""
     statements: list[StatementView]
@@ -148,7 +148,8 @@ def show_certificate(digest: Digest, service: Serving) -> CertificateDetail:
     return CertificateDetail(
         **view.model_dump(),
         issuer=predicate.issuer,
-        copies=COPIES[(last_erasure(history, digest) or predicate.erasure).claim],
+        guarantee_words=predicate.guarantee.words,
+        copies=(last_erasure(history, digest) or predicate.erasure).words,
         statements=statement_views(history.about(digest)),
     )
 
