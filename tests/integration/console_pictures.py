@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+from mbd.formats.predicate import Issuer
 from mbd.formats.registration import RegisteredReference
 from mbd.formats.request import STATES, DeletionRequest, State
 from mbd.production.request_store import RequestStore
@@ -67,7 +68,8 @@ class Office:
         golden.registration("exact", issued=ago[0])
         replaced = golden.certificate("exact", issued=ago[1])
         golden.certificate("certified", model="emotion of team 2", issued=ago[2])
-        current = golden.certificate("surgery", supersedes=replaced, issued=ago[3])
+        issuer = Issuer(name="Example Ltd", contact="privacy@example.org")
+        current = golden.certificate("surgery", supersedes=replaced, issued=ago[3], issuer=issuer)
         golden.audit(current)
         golden.purge(current, "a" * 64)
         golden.revoke(golden.certificate("exact", model="pilot", issued=ago[2]))
