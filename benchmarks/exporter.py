@@ -28,7 +28,7 @@ import numpy as np
 
 from mbd.formats.layout import certificate_name, proof_name
 from mbd.formats.statement import DeletionStatement, parse_payload, to_payload
-from mbd.log.append import append
+from mbd.log.append import append_leaf
 from mbd.log.checkpoint import Inclusion, leaf_of
 from mbd.log.merkle import inclusion_proof
 from mbd.log.reader import Log
@@ -80,7 +80,7 @@ def fill(store: Store, keys: Path, count: int) -> int:
     envelopes = [sign(payload, PAYLOAD_TYPE, [signer]).to_bytes() for payload in payloads(count)]
     for place, envelope in enumerate(envelopes):
         store.create(claim_name(place), leaf_of(envelope))
-    append(store, leaf_of(envelopes[-1]), log_signer, trust)
+    append_leaf(store, leaf_of(envelopes[-1]), log_signer, trust)
     log = Log(store, trust)
     for place, envelope in enumerate(envelopes):
         digest = leaf_of(envelope).hex()

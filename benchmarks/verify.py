@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.certificate.compose import IssueContext, compose, revocation
+from mbd.certificate.compose import IssueContext, compose_predicate, compose_revocation
 from mbd.certificate.inputs import CertificateInput
 from mbd.certificate.publish import Publisher, publish_certificate
 from mbd.certificate.verification import from_folder, from_store, verify_bundle
@@ -33,7 +33,7 @@ from mbd.formats.leakage import LEAKAGE
 from mbd.formats.model import DataRecord, ModelRecord
 from mbd.formats.predicate import EvaluationEvidence, Issuer, RequestReference, Rounding
 from mbd.formats.statement import DeletionStatement, subjects_of, to_payload
-from mbd.log.append import append
+from mbd.log.append import append_leaf
 from mbd.log.checkpoint import Inclusion
 from mbd.log.tiles import claim_name
 from mbd.model.checkpoint import describe, save_model
@@ -128,7 +128,7 @@ def certify(folder: Path, keys: Path, width: int) -> None:
     circumstances = IssueContext(
         "random", Issuer(name=None, contact=None), now(), 90, nowhere, {}, RequestReference(), LineageKey(bytes(32))
     )
-    predicate, _ = compose(material, circumstances, Commitments())
+    predicate, _ = compose_predicate(material, circumstances, Commitments())
     bundle.mkdir()
     for name in (MODEL, INDICES):
         write_file(bundle / name, (model / name).read_bytes())
@@ -155,12 +155,12 @@ def fill_log(store: Store, size: int, keys: Path) -> None:
     """Let other statements have the first places of the log."""
     signer, leaf = load_signer(f"file:{keys}/signer.pem"), b""
     for place in range(size):
-        envelope = sign(to_payload(revocation(ZEROS, f"entry {place}", now())), PAYLOAD_TYPE, [signer])
+        envelope = sign(to_payload(compose_revocation(ZEROS, f"entry {place}", now())), PAYLOAD_TYPE, [signer])
         leaf = bytes.fromhex(envelope.digest)
         store.create(certificate_name(envelope.digest), envelope.to_bytes())
         store.create(claim_name(place), leaf)
     if leaf:
-        append(store, leaf, load_signer(f"file:{keys}/{LOG}.pem"), read_trust(keys / TRUST))
+        append_leaf(store, leaf, load_signer(f"file:{keys}/{LOG}.pem"), read_trust(keys / TRUST))
 
 
 def digest_speed(folder: Path) -> None:

@@ -28,7 +28,7 @@ from mbd.formats.layout import LatestPointer, proof_name
 from mbd.history import history as history_module
 from mbd.history.history import History
 from mbd.history.replay import read_history
-from mbd.history.state import states_in, status_in, store_status
+from mbd.history.state import check_status, states_in, status_in
 from mbd.log.checkpoint import Inclusion
 from mbd.log.tiles import CHECKPOINT, OLD_CHECKPOINTS
 from mbd.monitoring import metrics
@@ -185,7 +185,7 @@ class Campaign:
             inclusion = Inclusion.from_bytes(store.read(proof_name(digest)), "proof of inclusion")
         except MbdError:
             return False
-        checks = store_status(digest, inclusion, store, trust, now(), history=history).checks
+        checks = check_status(digest, inclusion, store, trust, now(), history=history).checks
         return all(check.outcome == "passed" for check in checks)
 
     def _ask_guard(self, change: str, history: History) -> None:

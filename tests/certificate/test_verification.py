@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.compose import reaudit, revocation, supersession
+from mbd.certificate.compose import compose_reaudit, compose_revocation, compose_supersession
 from mbd.certificate.publish import announce
 from mbd.certificate.verification import Verdict, from_folder, verify_bundle
 from mbd.errors import DataError, VerificationError
@@ -276,9 +276,9 @@ def test_a_certificate_that_was_revoked_or_replaced(
     digest = sha256_file(authority.publish("exact") / CERTIFICATE)
     assert authority.verify_in_store(digest, tmp_path / "before").verified
     said: AboutCertificate = (
-        revocation(digest, "the request was withdrawn", now())
+        compose_revocation(digest, "the request was withdrawn", now())
         if how == "revoked"
-        else supersession(digest, "f" * 64, "a better one", now())
+        else compose_supersession(digest, "f" * 64, "a better one", now())
     )
     announce(said, authority.params().certificate, authority.publisher())
     verdict = authority.verify_in_store(digest, tmp_path / "after")
@@ -295,7 +295,7 @@ def test_a_passed_audit_extends_the_date_and_a_refused_one_refutes(
     digest, statement = sha256_file(published / CERTIFICATE), statement_in(published)
     leakage = model_workspace.leakage("surgery")
     assert leakage
-    again, _ = reaudit(digest, statement, leakage, now(), 300, Commitments())
+    again, _ = compose_reaudit(digest, statement, leakage, now(), 300, Commitments())
     announce(again, authority.params().certificate, authority.publisher())
     verdict = authority.verify_in_store(digest, tmp_path / "extended")
     assert verdict.verified, verdict.problems
@@ -303,7 +303,7 @@ def test_a_passed_audit_extends_the_date_and_a_refused_one_refutes(
     refusing = model_workspace.leakage("surgery", tmp_path / "refused", decision="refused", reasons=("it leaks",))
     assert refusing
     announce(
-        reaudit(digest, statement, refusing, now(), 400, Commitments())[0],
+        compose_reaudit(digest, statement, refusing, now(), 400, Commitments())[0],
         authority.params().certificate,
         authority.publisher(),
     )
@@ -332,7 +332,7 @@ def test_what_is_not_in_the_log_says_nothing_about_a_certificate(
     )
     digest = sha256_file(authority.publish("exact") / CERTIFICATE)
     stranger.publish("exact")
-    said = announce(revocation(digest, "mischief", now()), stranger.params().certificate, stranger.publisher())
+    said = announce(compose_revocation(digest, "mischief", now()), stranger.params().certificate, stranger.publisher())
     for name in (certificate_name(said), certificate_name(said).replace(CERTIFICATE, PROOF)):
         authority.store.create(name, stranger.store.read(name))
     assert authority.verify_in_store(digest, tmp_path / "there").verified
@@ -341,7 +341,9 @@ def test_what_is_not_in_the_log_says_nothing_about_a_certificate(
 def test_a_statement_about_a_certificate_is_not_a_certificate(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
     digest = sha256_file(authority.publish("exact") / CERTIFICATE)
-    said = announce(revocation(digest, "no reason", now()), authority.params().certificate, authority.publisher())
+    said = announce(
+        compose_revocation(digest, "no reason", now()), authority.params().certificate, authority.publisher()
+    )
     verdict = authority.verify_in_store(said, tmp_path / "there")
     assert outcomes(verdict, "failed") == {SCHEMA}
 

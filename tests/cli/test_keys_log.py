@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from mbd.cli import group
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.layout import certificate_name
-from mbd.log.append import append
+from mbd.log.append import append_leaf
 from mbd.log.checkpoint import Inclusion, leaf_of
 from mbd.log.tiles import Tile
 from mbd.storage import open_store
@@ -41,7 +41,7 @@ def logged() -> list[Inclusion]:
     keys, store = Keys(KEYS), open_store(STORE)
     for envelope in ENVELOPES:
         store.create(certificate_name(leaf_of(envelope).hex()), envelope)
-    return [append(store, leaf_of(envelope), keys.log, keys.trust) for envelope in ENVELOPES]
+    return [append_leaf(store, leaf_of(envelope), keys.log, keys.trust) for envelope in ENVELOPES]
 
 
 def test_existing_keys_are_never_overwritten() -> None:
@@ -79,7 +79,7 @@ def test_a_copied_project_folder_that_has_gone_on_is_noticed_by_the_original(
     copytree("build", tmp_path / "copy" / "build")
     with monkeypatch.context() as there:
         there.chdir(tmp_path / "copy")
-        append(open_store(STORE), leaf_of(b"in the copy"), Keys(KEYS).log, Keys(KEYS).trust)
+        append_leaf(open_store(STORE), leaf_of(b"in the copy"), Keys(KEYS).log, Keys(KEYS).trust)
     copy = f"file://{tmp_path}/copy/build/store"
     for command in (("certificate", "list"), ("log", "renew"), ("log", "check"), ("log", "list"), ("log", "show")):
         with pytest.raises(VerificationError, match=f"a copy of this log has gone on elsewhere, in {copy}") as refused:
@@ -88,7 +88,7 @@ def test_a_copied_project_folder_that_has_gone_on_is_noticed_by_the_original(
     assert mbd("log", "adopt", environment={"MBD_TRUST": ""}).exit_code == 1  # without a yes
     assert "4 entries, in " + copy in mbd("log", "adopt", "--yes").output
     assert "size 3" in mbd("log", "renew").output
-    append(open_store(STORE), leaf_of(b"in the original"), Keys(KEYS).log, Keys(KEYS).trust)
+    append_leaf(open_store(STORE), leaf_of(b"in the original"), Keys(KEYS).log, Keys(KEYS).trust)
     with pytest.raises(VerificationError, match="gone on elsewhere"):
         mbd("certificate", "list", "--store", copy)
 

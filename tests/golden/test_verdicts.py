@@ -23,7 +23,7 @@ from mbd.report.page.markdown import to_markdown
 from mbd.steps import verify
 from mbd.steps.report import bundle_page
 from mbd.verifier.bundle import Bundle
-from mbd.verifier.verdict import Verdict, verdict_text
+from mbd.verifier.verdict import Verdict, write_verdict
 from tests.monitoring.golden_store import GOLDEN, GoldenStore
 
 HERE = Path(__file__).parent / "verdicts"
@@ -63,7 +63,7 @@ def texts_of(verdict: Decision, folder: Path) -> dict[str, str]:
     page = bundle_page(Bundle(bundle), found)
     head = to_markdown(page).partition("\n## ")[0] + "\n"
     banner = re.findall(r'<title>.*?</title>|<p id="standing".*?</p>', to_html(page))
-    texts = {"txt": verdict_text(found) + "\n", "json": _json(found), "md": head, "html": "\n".join(banner) + "\n"}
+    texts = {"txt": write_verdict(found) + "\n", "json": _json(found), "md": head, "html": "\n".join(banner) + "\n"}
     return {ending: masked(text, folder) for ending, text in texts.items()}
 
 

@@ -16,7 +16,7 @@ from mbd.formats.statement import Reaudit, ReauditStatement, subjects_of, to_pay
 from mbd.history.entries import CertificateEntry, read_entries, read_entry
 from mbd.history.replay import read_history
 from mbd.history.state import status_in
-from mbd.log.check import take_up
+from mbd.log.check import adopt_log
 from mbd.log.tiles import claim_name, old_checkpoint_name
 from mbd.params.operations import StoreSettings
 from mbd.records import now
@@ -124,8 +124,8 @@ def an_old_head_is_not_believed(golden_store: GoldenStore, monkeypatch: pytest.M
         with pytest.raises(VerificationError, match="it may be an old copy"):
             golden_store.revoke(digest)
         with pytest.raises(VerificationError, match="older than 7 days"):
-            take_up(store, trust, max_age=timedelta(days=7))
-        take_up(store, trust)
+            adopt_log(store, trust, max_age=timedelta(days=7))
+        adopt_log(store, trust)
         golden_store.revoke(digest)
         assert read_history(store, trust).size == 2
 
@@ -169,7 +169,7 @@ def an_older_store_is_refused_under_every_address(golden_store: GoldenStore, *ot
                 with pytest.raises(VerificationError, match="the log has shrunk"):
                     refused()
             with pytest.raises(VerificationError, match="the log has shrunk"):
-                take_up(place, trust)
+                adopt_log(place, trust)
             verdict = verify_bundle(from_store(place, digest, golden_store.folder / "fetched"), trust)
             assert verdict.check(CONSISTENCY).outcome == "failed"
             assert contents(place) == state

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from mbd.certificate.compose import supersession
+from mbd.certificate.compose import compose_supersession
 from mbd.certificate.publish import Publisher
 from mbd.certificate.register import Registrar
 from mbd.errors import UsageError, VerificationError
@@ -19,7 +19,7 @@ from mbd.formats.statement import ReinstatementStatement, subjects_of
 from mbd.history.entries import read_entry
 from mbd.history.history import History
 from mbd.history.replay import cache_file, read_history
-from mbd.log.check import take_up
+from mbd.log.check import adopt_log
 from mbd.log.tiles import CHECKPOINT
 from mbd.params import load_params
 from mbd.params.operations import StoreSettings
@@ -97,7 +97,7 @@ def test_nothing_is_current_that_has_seen_what_a_withdrawn_certificate_revoked(
 def test_statements_about_a_certificate_are_in_the_order_of_the_log(golden_store: GoldenStore) -> None:
     certificate, other = golden_store.certificate(), golden_store.certificate("exact")
     audited = golden_store.audit(certificate)
-    replaced = golden_store.publish(supersession(certificate, other, "better", now()))
+    replaced = golden_store.publish(compose_supersession(certificate, other, "better", now()))
     revoked = golden_store.revoke(certificate)
     about = history_of(golden_store).about(certificate)
     assert [(one.digest, one.effect) for one in about] == [
@@ -191,7 +191,7 @@ def test_a_log_that_was_rolled_back_is_refused(golden_store: GoldenStore, tmp_pa
     with another_machine(tmp_path / "elsewhere"):  # a publisher that has not seen the newer log
         with pytest.raises(VerificationError, match="has never signed the log"):
             golden_store.certificate("exact")
-        take_up(golden_store.store, golden_store.trust)
+        adopt_log(golden_store.store, golden_store.trust)
     for kind in ("exact", "certified"):
         with another_machine(tmp_path / "elsewhere"):
             golden_store.certificate(kind)

@@ -18,7 +18,7 @@ from mbd.formats.leakage import Interval
 from mbd.history.entries import read_entry
 from mbd.history.facts import Release
 from mbd.history.replay import read_history
-from mbd.log.check import check_log, take_up
+from mbd.log.check import adopt_log, check_log
 from mbd.log.reader import Log
 from mbd.log.tiles import CHECKPOINT
 from mbd.params.operations import StoreSettings
@@ -182,7 +182,7 @@ def test_a_log_without_entries_that_were_logged_is_not_renewed_and_not_taken_up(
         with pytest.raises(VerificationError, match="has never signed the log"):
             publisher(golden_store).renew()
         with pytest.raises(VerificationError, match="a signed checkpoint of size 2, and the log has 1 entries"):
-            take_up(golden_store.store, golden_store.trust)
+            adopt_log(golden_store.store, golden_store.trust)
 
 
 # Keys of the log

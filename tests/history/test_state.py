@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.compose import reaudit, revocation, supersession
+from mbd.certificate.compose import compose_reaudit, compose_revocation, compose_supersession
 from mbd.certificate.publish import announce
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.layout import certificate_name
@@ -17,7 +17,7 @@ from mbd.history.entries import CertificateEntry, InvalidCertificate, read_entri
 from mbd.history.facts import certificate_facts, statement_facts
 from mbd.history.replay import read_history
 from mbd.history.state import Status, states_in, status_in, status_of
-from mbd.log.check import take_up
+from mbd.log.check import adopt_log
 from mbd.log.checkpoint import leaf_of
 from mbd.log.reader import Log
 from mbd.log.tiles import claim_name
@@ -72,11 +72,16 @@ def test_the_state_of_a_certificate_follows_from_the_statements_about_it(
     model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     certificate = model_workspace.certify("surgery", tmp_path / "bundle", clock=lambda: ISSUED).statement
-    passed = reaudit(OLD, certificate, model_workspace.leakage("surgery"), ISSUED + 80 * DAY, 90, Commitments())[0]  # type: ignore[arg-type]
+    passing = model_workspace.leakage("surgery")
     failing = model_workspace.leakage("surgery", tmp_path / "leak", decision="refused", reasons=("it leaks",))
+    assert passing is not None
     assert failing is not None
-    refused, _ = reaudit(OLD, certificate, failing, ISSUED + 80 * DAY, 90, Commitments())
-    revoked, replaced = revocation(OLD, "a mistake", ISSUED), supersession(OLD, NEW, "a better method", ISSUED)
+    passed, _ = compose_reaudit(OLD, certificate, passing, ISSUED + 80 * DAY, 90, Commitments())
+    refused, _ = compose_reaudit(OLD, certificate, failing, ISSUED + 80 * DAY, 90, Commitments())
+    revoked, replaced = (
+        compose_revocation(OLD, "a mistake", ISSUED),
+        compose_supersession(OLD, NEW, "a better method", ISSUED),
+    )
     assert states(certificate).state == "valid"
     assert states(certificate, after=91 * DAY).state == "overdue"
     assert states(certificate, passed, after=91 * DAY).state == "valid"
@@ -96,7 +101,7 @@ def test_the_state_of_a_certificate_follows_from_the_statements_about_it(
 def test_a_revoked_certificate_is_revoked_for_every_reader_of_the_store(golden_store: LifecycleStore) -> None:
     assert golden_store.entry().status.state == "valid"
     announce(
-        revocation(golden_store.digest, "the attack suite had a bug", now()),
+        compose_revocation(golden_store.digest, "the attack suite had a bug", now()),
         golden_store.settings,
         golden_store.publisher,
     )
@@ -126,7 +131,9 @@ def test_all_states_at_once_are_those_of_one_certificate_after_the_other(golden_
 def test_a_statement_can_replace_a_certificate_by_another(golden_store: LifecycleStore) -> None:
     newer = golden_store.issue("newer", clock=lambda: now() - timedelta(minutes=1))
     assert golden_store.entry().status.state == "valid"
-    announce(supersession(golden_store.digest, newer, "better", now()), golden_store.settings, golden_store.publisher)
+    announce(
+        compose_supersession(golden_store.digest, newer, "better", now()), golden_store.settings, golden_store.publisher
+    )
     assert (golden_store.entry().status.state, golden_store.entry(newer).status.state) == ("superseded", "valid")
 
 
@@ -137,7 +144,7 @@ def test_a_new_audit_sets_the_next_date_and_reveals_no_old_digest(
     found, commitments = golden_store.entry(), Commitments()
     leakage = model_workspace.leakage("certified")
     assert leakage is not None
-    statement, _ = reaudit(found.digest, found.statement, leakage, now(), 365, commitments)
+    statement, _ = compose_reaudit(found.digest, found.statement, leakage, now(), 365, commitments)
     announce(statement, golden_store.settings, golden_store.publisher, commitments)
     assert golden_store.entry().status.reaudit_by > found.status.reaudit_by
     secrets = {opening.value for opening in commitments.openings}
@@ -150,7 +157,7 @@ def test_an_audit_of_another_model_is_refused(golden_store: LifecycleStore, mode
     other = model_workspace.leakage("certified")
     assert other is not None
     with pytest.raises(UsageError, match="not what was certified"):
-        reaudit(golden_store.digest, golden_store.entry().statement, other, now(), 90, Commitments())
+        compose_reaudit(golden_store.digest, golden_store.entry().statement, other, now(), 90, Commitments())
 
 
 def claimed(golden_store: LifecycleStore, envelope: bytes) -> None:
@@ -159,7 +166,9 @@ def claimed(golden_store: LifecycleStore, envelope: bytes) -> None:
 
 
 def test_a_statement_whose_writer_was_killed_is_logged_by_the_next_one(golden_store: LifecycleStore) -> None:
-    envelope = sign_statement(revocation(golden_store.digest, "killed on the way", now()), golden_store.settings)
+    envelope = sign_statement(
+        compose_revocation(golden_store.digest, "killed on the way", now()), golden_store.settings
+    )
     golden_store.publisher.store.create(certificate_name(envelope.digest), envelope.to_bytes())
     claimed(golden_store, envelope.to_bytes())
     assert golden_store.entry().status.state == "valid"
@@ -180,13 +189,13 @@ def test_killed_anywhere_and_run_again_a_certificate_is_revoked_once(
         publisher = replace(golden_store.publisher, store=store)
         publisher.complete()
         if read_entry(store, golden_store.digest, publisher.trust, now()).status.state != "revoked":
-            announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, publisher)
+            announce(compose_revocation(golden_store.digest, "a reason", now()), golden_store.settings, publisher)
 
     for operation in count(1):
         become_another_machine(tmp_path / f"cache-{operation}")  # the store is put back each time
         shutil.rmtree(tmp_path / "store")
         shutil.copytree(published, tmp_path / "store")
-        take_up(golden_store.authority.store, golden_store.authority.trust)
+        adopt_log(golden_store.authority.store, golden_store.authority.trust)
         killed = killed_at(operation, "after", lambda: golden_store.authority.store, revoke)
         revoke(golden_store.authority.store)
         assert golden_store.entry().status.state == "revoked"
@@ -204,7 +213,9 @@ def test_what_is_no_statement_is_never_logged(golden_store: LifecycleStore, junk
         golden_store.publisher.store.create(certificate_name(leaf_of(junk).hex()), junk)
     assert refused.value.file == claim_name(1)
     with pytest.raises(VerificationError, match="must not be logged"):
-        announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, golden_store.publisher)
+        announce(
+            compose_revocation(golden_store.digest, "a reason", now()), golden_store.settings, golden_store.publisher
+        )
     assert golden_store.entry().status.state == "valid"
 
 
@@ -213,7 +224,7 @@ def test_a_statement_of_an_unknown_signer_is_neither_announced_nor_logged(
 ) -> None:
     make_keys(tmp_path / "stranger", "signer")
     stranger = golden_store.settings.model_copy(update={"signers": (f"file:{tmp_path}/stranger/signer.pem",)})
-    statement = revocation(golden_store.digest, "malice", now())
+    statement = compose_revocation(golden_store.digest, "malice", now())
     with pytest.raises(VerificationError):
         announce(statement, stranger, golden_store.publisher)
     envelope = sign_statement(statement, stranger)
@@ -226,13 +237,13 @@ def test_a_statement_of_an_unknown_signer_is_neither_announced_nor_logged(
 
 def test_reasons_and_names_are_asked_for() -> None:
     with pytest.raises(UsageError, match="reason"):
-        revocation(OLD, " ", ISSUED)
+        compose_revocation(OLD, " ", ISSUED)
     with pytest.raises(UsageError, match="supersede itself"):
-        supersession(OLD, OLD, "why not", ISSUED)
+        compose_supersession(OLD, OLD, "why not", ISSUED)
 
 
 def test_certificates_are_listed_and_so_is_what_does_not_count(golden_store: LifecycleStore) -> None:
-    announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, golden_store.publisher)
+    announce(compose_revocation(golden_store.digest, "a reason", now()), golden_store.settings, golden_store.publisher)
     store, trust = golden_store.publisher.store, golden_store.publisher.trust
     assert [e.digest for e in read_entries(store, trust, now())] == [golden_store.digest]
     forged = f"certificates/{OLD}/certificate.json"
@@ -247,6 +258,8 @@ def test_a_certificate_is_found_by_the_start_of_its_digest(golden_store: Lifecyc
     for start in (golden_store.digest[:3], "0" * 64):
         with pytest.raises(DataError, match="no such certificate"):
             golden_store.entry(start)
-    said = announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, golden_store.publisher)
+    said = announce(
+        compose_revocation(golden_store.digest, "a reason", now()), golden_store.settings, golden_store.publisher
+    )
     with pytest.raises(UsageError, match="about one"):
         golden_store.entry(said)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.log.append import append
+from mbd.log.append import append_leaf
 from mbd.log.check import check_log
 from mbd.log.checkpoint import DATED, PLAIN, verifier_key
 from mbd.log.reader import Log
@@ -150,7 +150,7 @@ def test_sixteen_writers_on_s3_give_one_order(s3: S3, bucket: str, tmp_path: Pat
 
     def write(number: int) -> None:
         for one in (100, number):
-            append(on_s3(s3, bucket), leaf(one), keys.log, keys.trust).verify(leaf(one), keys.trust)
+            append_leaf(on_s3(s3, bucket), leaf(one), keys.log, keys.trust).verify(leaf(one), keys.trust)
 
     side_by_side([lambda number=number: write(number) for number in range(16)])  # type: ignore[misc]
     assert sorted(entry for _, entry in Log(on_s3(s3, bucket), keys.trust).entries()) == sorted(
@@ -165,7 +165,7 @@ def test_killed_on_s3_and_run_again(s3: S3, bucket: str, tmp_path: Path) -> None
     assert (tmp_path / TRUST).exists()
 
     def run(store: Store, number: int) -> None:
-        append(store, leaf(number), keys.log, keys.trust)
+        append_leaf(store, leaf(number), keys.log, keys.trust)
 
     deaths = 0
     for operation in range(1, 13):

@@ -1,4 +1,4 @@
-"""Parameters on their way into a task, and numbers on their way out."""
+"""Parameters on their way into a task, and numbers that it reports."""
 
 import math
 import os

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from mbd.log.append import append
-from mbd.log.check import check_log, take_up
+from mbd.log.append import append_leaf
+from mbd.log.check import adopt_log, check_log
 from mbd.log.checkpoint import Inclusion
 from mbd.log.reader import Log
 from mbd.log.tiles import claim_name
@@ -35,7 +35,7 @@ class LogLocation:
         return Log(self.store, self.keys.trust)
 
     def append(self, number: int, store: Store | None = None) -> Inclusion:
-        return append(store or self.store, leaf(number), self.keys.log, self.keys.trust)
+        return append_leaf(store or self.store, leaf(number), self.keys.log, self.keys.trust)
 
     def file(self, name: str) -> Path:
         return self.folder / name
@@ -47,7 +47,7 @@ class LogLocation:
         """
         shutil.copytree(self.folder, to, copy_function=os.link if linked else shutil.copy2)
         copied = LogLocation(to, self.keys)
-        take_up(copied.store, self.keys.trust, instead=True)
+        adopt_log(copied.store, self.keys.trust, instead=True)
         return copied
 
     def open_store(self) -> Store:

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from mbd.errors import UsageError, VerificationError
-from mbd.log.append import append
+from mbd.log.append import append_leaf
 from mbd.log.tiles import Tile, claim_name, index_name, old_checkpoint_name
 from mbd.storage.store import Store
 from tests.certificate.killing import CountingStore, Moment, killed_at, side_by_side
@@ -180,4 +180,4 @@ def test_only_the_logs_own_key_appends(three: LogLocation, tmp_path: Path) -> No
     other = keys_in(tmp_path)
     for keys in (other, Keys(three.keys.folder)):
         with pytest.raises(UsageError, match="does not trust this key"):
-            append(three.store, leaf(9), keys.signer(), three.keys.trust)
+            append_leaf(three.store, leaf(9), keys.signer(), three.keys.trust)

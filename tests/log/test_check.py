@@ -36,11 +36,11 @@ def test_a_good_log_has_no_problems(place: LogLocation) -> None:
 def test_certificates_are_compared_with_their_entries(tmp_path: Path) -> None:
     import hashlib
 
-    from mbd.log.append import append
+    from mbd.log.append import append_leaf
 
     place = log_of(tmp_path, 1)
     for envelope in (b"first", b"second"):
-        append(place.store, hashlib.sha256(envelope).digest(), place.keys.log, place.keys.trust)
+        append_leaf(place.store, hashlib.sha256(envelope).digest(), place.keys.log, place.keys.trust)
         place.store.create(f"certificates/{hashlib.sha256(envelope).hexdigest()}", envelope)
 
     def found() -> LogReport:

@@ -8,7 +8,7 @@ import pytest
 
 from mbd.errors import MbdError, VerificationError
 from mbd.log.append import open_to_sign
-from mbd.log.check import take_up
+from mbd.log.check import adopt_log
 from mbd.log.memory import LogMemory, head_of, read_memory
 from mbd.log.reader import Log
 from mbd.log.repair import renew_head
@@ -122,8 +122,8 @@ def test_a_log_is_taken_up_only_if_it_fits_all_signed_checkpoints_in_the_store(t
     with another_machine(tmp_path / "another"):
         older.file(old_checkpoint_name(5)).write_bytes(place.file(CHECKPOINT).read_bytes())
         with pytest.raises(VerificationError, match="a signed checkpoint of size 5, and the log has 4 entries"):
-            take_up(older.store, place.keys.trust)
-        assert take_up(place.store, place.keys.trust).size == 5
+            adopt_log(older.store, place.keys.trust)
+        assert adopt_log(place.store, place.keys.trust).size == 5
         assert place.append(5).index == 5
     assert place.append(6).index == 6
     assert_whole(place, set(range(7)))
@@ -154,7 +154,7 @@ def test_a_copy_that_is_to_count_is_taken_up_instead(tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match="mbd log adopt") as refused:
         open_to_sign(place.store, place.keys.trust)
     assert other.store.url in refused.value.problem
-    take_up(place.store, place.keys.trust, instead=True)
+    adopt_log(place.store, place.keys.trust, instead=True)
     place.append(7)
     with pytest.raises(VerificationError, match="gone on elsewhere"):
         open_to_sign(other.store, place.keys.trust)

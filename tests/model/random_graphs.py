@@ -146,23 +146,23 @@ class Attention(Node):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asking, self.asked, self.told = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3))
+        self.query, self.key, self.value = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3))
 
     def forward(self, *inputs: Tensor) -> Tensor:
         stacked = torch.stack(inputs, dim=1) + torch.arange(2)[:, None]
-        scores = (self.asked(stacked) @ self.asking(inputs[0])[:, :, None]).softmax(dim=1)
-        found: Tensor = (scores * self.told(stacked)).sum(1)
-        return found
+        scores = (self.key(stacked) @ self.query(inputs[0])[:, :, None]).softmax(dim=1)
+        mixed: Tensor = (scores * self.value(stacked)).sum(1)
+        return mixed
 
     def support(self, *inputs: Array) -> Array:
         return np.ones_like(inputs[0])
 
     def reach(self, needed: Array, *inputs: Array) -> Reach:
-        asking = np.broadcast_to(needed.any() & inputs[0][None], (WIDTH, WIDTH))
+        query = np.broadcast_to(needed.any() & inputs[0][None], (WIDTH, WIDTH))
         entries = {
-            "told.weight": np.broadcast_to(needed[:, None], (WIDTH, WIDTH)),
-            "asked.weight": np.full((WIDTH, WIDTH), asking.any()),
-            "asking.weight": asking,
+            "value.weight": np.broadcast_to(needed[:, None], (WIDTH, WIDTH)),
+            "key.weight": np.full((WIDTH, WIDTH), query.any()),
+            "query.weight": query,
         }
         return entries, [np.full(WIDTH, needed.any()) for _ in inputs]
 

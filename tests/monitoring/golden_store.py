@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from mbd.certificate.compose import revocation
+from mbd.certificate.compose import compose_revocation
 from mbd.certificate.publish import Publisher, publish_statement
 from mbd.formats.files import CERTIFICATE, MODEL, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name
@@ -29,7 +29,7 @@ from mbd.formats.statement import (
     to_payload,
 )
 from mbd.history.tombstones import keep_list
-from mbd.log.append import append
+from mbd.log.append import append_leaf
 from mbd.log.reader import Log
 from mbd.log.tiles import claim_name
 from mbd.monitoring.store_monitor import StoreMonitor
@@ -114,11 +114,11 @@ class GoldenStore(KeyedStore):
             leaf = bytes.fromhex(envelope.digest)
             self.store.create(certificate_name(envelope.digest), envelope.to_bytes())
             self.store.create(claim_name(place), leaf)
-        append(self.store, leaf, log, self.trust)
+        append_leaf(self.store, leaf, log, self.trust)
 
     def revocations(self, certificate: str, stop: int, start: int = 0) -> Iterator[AnyStatement]:
         """Yield different revocations of a certificate."""
-        return (revocation(certificate, f"reason {number}", now()) for number in range(start, stop))
+        return (compose_revocation(certificate, f"reason {number}", now()) for number in range(start, stop))
 
     def certificate(self, kind: str = "surgery", *, days: float = 90, **changes: Any) -> str:
         """Publish a certificate of a kind, with the next re-audit due in `days`."""
@@ -168,7 +168,7 @@ class GoldenStore(KeyedStore):
         return self.publish(purge_statement(self.private, certificate, digests))
 
     def revoke(self, certificate: str) -> str:
-        return self.publish(revocation(certificate, "for the test", now()))
+        return self.publish(compose_revocation(certificate, "for the test", now()))
 
     def audit(self, certificate: str, *, days: float = 200, kind: str = "surgery", **changes: Any) -> str:
         """Publish a re-audit of a certificate."""

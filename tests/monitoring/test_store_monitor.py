@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.compose import supersession
+from mbd.certificate.compose import compose_supersession
 from mbd.formats.layout import certificate_name
 from mbd.formats.registration import RegisteredReference
 from mbd.formats.request import Lease
@@ -219,7 +219,7 @@ def test_models_are_shown_with_what_is_current_revoked_ready_and_due(tmp_path: P
     deleted = golden("exact").predicate.deleted
     gone = deleted.model_copy(update={"modalities": inputs[:1], "revoked": inputs[:1]})
     revoked = store.certificate("surgery", model=name, deleted=gone)
-    store.publish(supersession(revoked, "3" * 64, "for the test", now()))
+    store.publish(compose_supersession(revoked, "3" * 64, "for the test", now()))
     monitor.scan()
     page = ExporterPage(monitor.text())
     assert page[metrics.MODEL_REVOKED] == {(name, inputs[0]): 1}

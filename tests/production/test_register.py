@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from click.testing import CliRunner
 
-from mbd.certificate.compose import revocation
+from mbd.certificate.compose import compose_revocation
 from mbd.certificate.guard import admit
 from mbd.certificate.publish import announce
 from mbd.cli import group
@@ -85,7 +85,7 @@ def test_a_model_whose_registration_was_revoked_or_whose_record_was_changed_is_n
     with pytest.raises(VerificationError, match=r"model\.json is not the one that was registered"):
         admit(changed, production.store, production.trust)
     publisher = open_publisher(production.params, production.url)
-    announce(revocation(done.registration, "a mistake", now()), production.params.certificate, publisher)
+    announce(compose_revocation(done.registration, "a mistake", now()), production.params.certificate, publisher)
     with pytest.raises(VerificationError, match=r"its registration was revoked .*: a mistake"):
         admit(production.model, production.store, production.trust)
     assert production.known().current is None

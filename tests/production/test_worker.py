@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.compose import revocation
+from mbd.certificate.compose import compose_revocation
 from mbd.certificate.publish import Publisher, announce
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.files import CERTIFICATE, WEIGHTS
@@ -87,7 +87,7 @@ def revoke(worker: Worker, certificate: str) -> None:
     trust = read_trust(Path(settings.trust))
     signer = load_signer(settings.log_signer, trust)
     publisher = Publisher(open_store(worker.store_url), worker.params.store, signer, trust)
-    announce(revocation(certificate, "a test", now()), settings, publisher)
+    announce(compose_revocation(certificate, "a test", now()), settings, publisher)
 
 
 @pytest.mark.parametrize("kind", ["absolute", "relative", "nested", "unsigned", "incomplete"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from mbd.certificate.compose import revocation
+from mbd.certificate.compose import compose_revocation
 from mbd.certificate.guard import admit, input_schema
 from mbd.certificate.publish import announce
 from mbd.errors import DataError, VerificationError
@@ -96,7 +96,7 @@ def test_a_model_with_a_revoked_or_overdue_certificate_is_not_admitted(
     model = model_workspace.deletion("surgery")
     assert "audit was due by" in refusal(authority, model, at=now() + timedelta(days=100), max_age=None)
     digest = Bundle(authority.folder / "published-surgery").digest
-    announce(revocation(digest, "a mistake", now()), authority.params().certificate, authority.publisher())
+    announce(compose_revocation(digest, "a mistake", now()), authority.params().certificate, authority.publisher())
     assert "revoked" in refusal(authority, model)
 
 

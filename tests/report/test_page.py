@@ -9,7 +9,7 @@ from mbd.formats.files import CERTIFICATE, WEIGHTS
 from mbd.formats.statement import PurgeStatement, Revocation, RevocationStatement, subjects_of
 from mbd.log.checkpoint import Inclusion
 from mbd.report.page.certificate import PageContext, certificate_page, unsigned_page
-from mbd.report.page.content import NOT_ASKED, Page, Plot, Standing
+from mbd.report.page.content import NOT_ASKED, Page, PageStatus, Plot
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
 from mbd.report.text import to_text
@@ -130,7 +130,7 @@ def test_the_log_entry_is_named() -> None:
 def test_a_withdrawn_certificate_says_so_first() -> None:
     about = subjects_of({CERTIFICATE: DIGEST})
     revoked = RevocationStatement(subject=about, predicate=Revocation(reason="the key was lost", issued=ISSUED))
-    standing = Standing(verdict="withdrawn", reason="it was revoked 2026-03-02: the key was lost", asked=ISSUED)
+    standing = PageStatus(verdict="withdrawn", reason="it was revoked 2026-03-02: the key was lost", asked=ISSUED)
     text = to_markdown(page_of("exact", PageContext(DIGEST, about=(revoked,), standing=standing)))
     assert f"WITHDRAWN. As of {ISSUED:%Y-%m-%d %H:%M} UTC: The certificate was withdrawn" in text
     assert "It was revoked 2026-03-02: the key was lost." in text

@@ -20,7 +20,7 @@ from mbd.trust.commitments import read_private
 from mbd.trust.envelope import Envelope
 from mbd.trust.trust_file import read_trust
 from mbd.verifier.bundle import Bundle
-from mbd.verifier.reader import signature_checks
+from mbd.verifier.reader import check_signatures
 from tests.certificate.build import (
     ISSUED,
     KINDS,
@@ -185,7 +185,7 @@ def test_the_signatures_are_those_of_all_signers(model_workspace: ModelWorkspace
     envelope = Envelope.parse((tmp_path / "bundle" / "certificate.json").read_bytes())
     assert isinstance(parse_payload(envelope.content), DeletionStatement)
     issued = done.statement.predicate.issued
-    assert all(check.outcome == "passed" for check in signature_checks(envelope, trust, issued, None, issued))
+    assert all(check.outcome == "passed" for check in check_signatures(envelope, trust, issued, None, issued))
 
 
 def refused(model_workspace: ModelWorkspace, tmp_path: Path, **changes: Any) -> GateRefusedError:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.compose import revocation
+from mbd.certificate.compose import compose_revocation
 from mbd.errors import DataError, MbdError, UsageError, VerificationError
 from mbd.files import file_digests
 from mbd.formats.files import CERTIFICATE
@@ -55,7 +55,7 @@ def test_the_same_bundle_gives_the_same_bytes(authority: SmallAuthority, tmp_pat
 
 def test_a_store_becomes_an_index_and_a_page_for_each_certificate(authority: SmallAuthority, tmp_path: Path) -> None:
     good, withdrawn, damaged = (authority.publish(kind).name for kind in ("exact", "surgery", "subjects"))
-    authority.say(revocation(withdrawn, "the data was wrong", now()))
+    authority.say(compose_revocation(withdrawn, "the data was wrong", now()))
     RequestStore(authority.private, authority.request_key).submit("sentiment", ["visual"], due_days=30)
     (authority.folder / "store" / certificate_name(damaged)).write_bytes(b"{}")
     done = write_store_pages(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
@@ -169,7 +169,7 @@ def test_a_card_says_in_markdown_what_was_deleted_and_how_to_verify_it(
     assert f"\nCertificate {number}. {NOT_ASKED}\n" in card
     assert "- guarantee: exact (byte for byte)\n" in card
     assert "mbd verify BUNDLE --store URL --model DIR --trust FILE" in card
-    authority.say(revocation(bundle.name, "the data was wrong", now()))
+    authority.say(compose_revocation(bundle.name, "the data was wrong", now()))
     verdict = verify.run(authority.params, str(bundle), trust=authority.trust_file, store=authority.url)
     report.card_of_bundle(bundle, tmp_path / "card.md", verdict)
     card = (tmp_path / "card.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import mbd
-from mbd.certificate.compose import revocation
+from mbd.certificate.compose import compose_revocation
 from mbd.certificate.publish import announce
 from mbd.errors import DataError, UsageError
 from mbd.files import sha256_file
@@ -164,7 +164,7 @@ def test_a_revoked_certificate_is_withdrawn_with_the_store_and_not_verified_with
 ) -> None:
     published = another.publish("exact")
     digest = sha256_file(published / CERTIFICATE)
-    announce(revocation(digest, "withdrawn", now()), another.params().certificate, another.publisher())
+    announce(compose_revocation(digest, "withdrawn", now()), another.params().certificate, another.publisher())
     ask = partial(
         verify.run, another.params(), trust=another.trust_file, model=another.model_workspace.deletion("exact")
     )
@@ -229,7 +229,7 @@ def test_a_store_is_verified_over_https_without_listing_it(
             assert verdict.verified, verdict.problems
             assert verdict.store == url
         assert ask(str(published), store=url).verified
-        announce(revocation(digest, "withdrawn", now()), another.params().certificate, another.publisher())
+        announce(compose_revocation(digest, "withdrawn", now()), another.params().certificate, another.publisher())
         assert [check.name for check in ask(f"{url}/certificates/{digest}").problems] == [WITHDRAWAL]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from mbd.errors import UsageError
 from mbd.params import load_params
-from mbd.storage.mlflow import Artifact, MlflowRegistry
+from mbd.storage.mlflow import MlflowRegistry, StoredArtifact
 
 
 def registry(*settings: str) -> MlflowRegistry:
@@ -33,5 +33,6 @@ def test_credentials_are_neither_in_the_parameters_nor_shown(monkeypatch: pytest
 
 def test_the_address_of_an_artifact() -> None:
     assert (
-        Artifact("mlflow-artifacts:/1/run/", "model/weights.pt", 3).name == "mlflow-artifacts:/1/run/model/weights.pt"
+        StoredArtifact("mlflow-artifacts:/1/run/", "model/weights.pt", 3).name
+        == "mlflow-artifacts:/1/run/model/weights.pt"
     )

@@ -14,7 +14,7 @@ from mbd.records import now
 from mbd.trust import keys
 from mbd.trust.keys import add_key, make_keys, revoke_key, rotate_key, set_threshold
 from mbd.trust.public_keys import key_id, public_pem
-from mbd.trust.trust_file import read_trust, signs
+from mbd.trust.trust_file import may_sign, read_trust
 from tests.trust.keys import Keys, keys_in
 
 DAY = timedelta(days=1)
@@ -65,7 +65,7 @@ def test_a_rotated_key_signs_no_more_and_what_it_signed_counts(tmp_path: Path) -
     assert old_now.valid_until == fresh.valid_from + DAY
     assert fresh.id != old.id
     assert key_id(public_pem(there.signer())) == fresh.id == key_id((tmp_path / "signer.pub").read_text())
-    assert not signs(old_now, now() + 2 * DAY)
+    assert not may_sign(old_now, now() + 2 * DAY)
     assert not list(tmp_path.glob("*.next.*"))
     with pytest.raises(UsageError, match="no holder of this name"):
         rotate_key(tmp_path, "eve", overlap=DAY)
@@ -125,7 +125,7 @@ def _whole(folder: Path) -> None:
     there = Keys(folder)
     for name in ("signer", "log"):
         identity = key_id(public_pem(there.signer(name)))
-        assert signs(there.trust.find(identity), now())
+        assert may_sign(there.trust.find(identity), now())
         assert key_id((folder / f"{name}.pub").read_text()) == identity
     assert not [path.name for path in folder.iterdir() if "partial" in path.name or ".next." in path.name]
 

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mbd.errors import DataError, MbdError, UsageError
-from mbd.trust.trust_file import KeyRevocation, Logged, Trust, TrustedKey, read_trust, refusal, trusted_key, write_trust
+from mbd.trust.trust_file import (
+    KeyRevocation,
+    Logged,
+    Trust,
+    TrustedKey,
+    explain_refusal,
+    read_trust,
+    trusted_key,
+    write_trust,
+)
 from tests.trust.keys import Keys, keys_in
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
@@ -46,23 +55,25 @@ def revoked(key: TrustedKey, at: datetime, log_size: int | None = None) -> Trust
 def test_a_signature_counts_if_its_time_and_the_logs_time_are_in_the_keys_window(
     key: TrustedKey, signed: datetime, logged: datetime | None, why: str | None
 ) -> None:
-    found = refusal(key, signed, Logged(0, logged) if logged else None)
+    found = explain_refusal(key, signed, Logged(0, logged) if logged else None)
     assert found is None if why is None else why in (found or "")
 
 
 def test_a_revoked_key_counts_only_for_what_the_log_had_before(key: TrustedKey) -> None:
     signed = NOON + HOUR
     by_time = revoked(key, NOON + 5 * HOUR)
-    assert refusal(by_time, signed, Logged(3, NOON + 4 * HOUR)) is None
-    assert "the log entry came later" in (refusal(by_time, signed, Logged(3, NOON + 6 * HOUR)) or "")
-    assert "no log entry shows" in (refusal(by_time, signed, None) or "")
+    assert explain_refusal(by_time, signed, Logged(3, NOON + 4 * HOUR)) is None
+    assert "the log entry came later" in (explain_refusal(by_time, signed, Logged(3, NOON + 6 * HOUR)) or "")
+    assert "no log entry shows" in (explain_refusal(by_time, signed, None) or "")
 
 
 def test_the_order_of_the_log_decides_where_the_revocation_names_its_size(key: TrustedKey) -> None:
     by_order = revoked(key, NOON + 5 * HOUR, log_size=4)
-    assert refusal(by_order, NOON + HOUR, Logged(3, NOON + 6 * HOUR)) is None
-    assert refusal(by_order, NOON + HOUR, Logged(4, NOON + HOUR)) is not None  # whatever time the log's key writes
-    assert refusal(by_order, NOON + 5 * HOUR, Logged(3, NOON + 6 * HOUR)) is not None
+    assert explain_refusal(by_order, NOON + HOUR, Logged(3, NOON + 6 * HOUR)) is None
+    assert (
+        explain_refusal(by_order, NOON + HOUR, Logged(4, NOON + HOUR)) is not None
+    )  # whatever time the log's key writes
+    assert explain_refusal(by_order, NOON + 5 * HOUR, Logged(3, NOON + 6 * HOUR)) is not None
 
 
 def test_what_is_written_is_read(keys: Keys, tmp_path: Path) -> None:

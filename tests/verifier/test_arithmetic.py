@@ -9,7 +9,7 @@ from mbd.formats.guarantee import Guarantee, LineageBudget
 from mbd.formats.predicate import Budget, Noise
 from mbd.params import load_params
 from mbd.privacy.gaussian import epsilon_by_gaussian
-from mbd.verifier.arithmetic import budget_check
+from mbd.verifier.arithmetic import check_budget
 from mbd.verifier.verdict import Check
 
 
@@ -43,7 +43,7 @@ def certified(epsilon: float = 1.0, delta: float = 1e-5, radius: float = 1.0, sp
 def checked(budget: Budget) -> Check:
     """Check a budget beside the guarantee with the same ε and δ."""
     guarantee = Guarantee(kind="certified", epsilon=budget.epsilon, delta=budget.delta, assumptions=("some",))
-    return budget_check(guarantee, budget, None)
+    return check_budget(guarantee, budget, None)
 
 
 @settings(deadline=None, max_examples=20)
@@ -91,15 +91,15 @@ def test_a_lineage_beyond_its_limit_is_found() -> None:
 
 def test_a_certified_deletion_states_its_budget() -> None:
     guarantee = Guarantee(kind="certified", epsilon=1.0, delta=1e-5, assumptions=("some",))
-    assert "no charge is stated" in budget_check(guarantee, None, None).reason
+    assert "no charge is stated" in check_budget(guarantee, None, None).reason
 
 
 def test_exact_and_empirical_deletions_have_no_noise_and_no_budget() -> None:
     empirical = Guarantee(kind="empirical")
     exact = Guarantee(kind="exact", epsilon=0.0, delta=0.0, assumptions=("some",))
     noise = Noise(sigma=1.0, commitment="0" * 64, stream="any", key="destroyed")
-    assert budget_check(empirical, None, None).outcome == "passed"
-    assert budget_check(empirical, certified(), None).outcome == "failed"
-    assert budget_check(exact, None, None).outcome == "passed"
-    assert budget_check(exact.model_copy(update={"epsilon": 0.1}), None, None).outcome == "failed"
-    assert budget_check(exact, None, noise).outcome == "failed"
+    assert check_budget(empirical, None, None).outcome == "passed"
+    assert check_budget(empirical, certified(), None).outcome == "failed"
+    assert check_budget(exact, None, None).outcome == "passed"
+    assert check_budget(exact.model_copy(update={"epsilon": 0.1}), None, None).outcome == "failed"
+    assert check_budget(exact, None, noise).outcome == "failed"

@@ -6,7 +6,7 @@ import pytest
 
 from mbd.formats.deletion import read_deletion
 from mbd.formats.leakage import Interval, LeakageRecord, summarise
-from mbd.verifier.gate import gate_check
+from mbd.verifier.gate import check_gate
 from mbd.verifier.verdict import Check
 from tests.certificate.build import ModelWorkspace, leakage_record
 from tests.formats.audits import near
@@ -28,7 +28,7 @@ def changed(evidence: LeakageRecord, part: str, **change: Any) -> LeakageRecord:
 
 
 def decided(evidence: LeakageRecord) -> Check:
-    return gate_check(summarise(evidence), 1.0, evidence)
+    return check_gate(summarise(evidence), 1.0, evidence)
 
 
 def test_evidence_that_passes(evidence: LeakageRecord) -> None:

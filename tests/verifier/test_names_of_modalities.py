@@ -9,7 +9,7 @@ from mbd.model.checkpoint import load_model
 from mbd.params import load_params
 from mbd.steps import delete, features, train
 from mbd.tensors import open_tensors
-from mbd.verifier.structure import StructuralClaim, structural_checks
+from mbd.verifier.structure import StructuralClaim, check_structure
 from tests.evaluation.models import TINY
 from tests.features.build import npz_arrays, small_collection, write_npz
 
@@ -41,7 +41,7 @@ def test_its_deletion_passes_every_structural_check(
     record, tensors = load_model(tmp_path / "deleted")
     assert set(record.modalities) == set(NAMES) - {modality}
     claim = StructuralClaim((modality,), method == "exact", "none", result.record.indices.count)
-    checks = structural_checks(claim, record, tensors, open_tensors(tmp_path / "deleted" / INDICES))
+    checks = check_structure(claim, record, tensors, open_tensors(tmp_path / "deleted" / INDICES))
     assert {check.name: check.reason for check in checks if check.outcome != "passed"} == {}
 
 
@@ -59,5 +59,5 @@ def test_what_is_left_of_it_is_still_found(models: Path, model: str) -> None:
             },
         }
     )
-    checks = structural_checks(StructuralClaim(("a.mean",), never_saw=True, edit="none", count=0), liar, tensors, {})
+    checks = check_structure(StructuralClaim(("a.mean",), never_saw=True, edit="none", count=0), liar, tensors, {})
     assert [check.name for check in checks if check.outcome == "failed"] == ["input shapes"]

@@ -21,7 +21,7 @@ from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.layout import LatestPointer, certificate_name, latest_name, object_name, proof_name
 from mbd.formats.statement import DeletionStatement, to_payload
 from mbd.history.entries import read_entry
-from mbd.log.append import append
+from mbd.log.append import append_leaf
 from mbd.log.checkpoint import leaf_of
 from mbd.params import load_params
 from mbd.production.store_pages import write_store_pages
@@ -31,7 +31,7 @@ from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.trust.keys import add_key, load_signer, rotate_key, set_threshold
 from mbd.trust.public_keys import public_pem
 from mbd.trust.trust_file import Trust
-from mbd.verifier.reader import signature_checks
+from mbd.verifier.reader import check_signatures
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, golden
 from tests.trust.keys import Keys, keys_in
 
@@ -55,7 +55,7 @@ def with_threshold(trust: Trust, threshold: int) -> Trust:
 
 def problems(envelope: Envelope, trust: Trust) -> str:
     """Return why the signatures of an envelope do not count; nothing if they do."""
-    checks = signature_checks(envelope, trust, now(), None, now())
+    checks = check_signatures(envelope, trust, now(), None, now())
     return "; ".join(check.reason for check in checks if check.outcome != "passed")
 
 
@@ -120,7 +120,7 @@ class ForgedStore:
         signer, log_signer = (load_signer(f"file:{folder}/keys/{name}.pem") for name in ("signer", "log"))
         envelope = sign(encode(statement), payload_type, [signer])
         data, store, trust = envelope.to_bytes(), golden_store.store, golden_store.trust
-        proof = append(store, leaf_of(data), log_signer, trust)
+        proof = append_leaf(store, leaf_of(data), log_signer, trust)
         store.create(certificate_name(envelope.digest), data)
         store.create(proof_name(envelope.digest), proof.to_bytes())
         pointer = LatestPointer(certificate=envelope.digest, index=proof.index)

@@ -13,7 +13,7 @@ from mbd.model.checkpoint import load_model
 from mbd.params import load_params
 from mbd.steps import delete, train
 from mbd.tensors import Array, open_tensors
-from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS, StructuralClaim, structural_checks
+from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS, StructuralClaim, check_structure
 from mbd.verifier.verdict import Check
 from tests.deletion.models import home_with_models
 from tests.evaluation.models import TINY
@@ -33,7 +33,7 @@ class Released:
 
     def checks(self) -> dict[str, Check]:
         """Run the checks."""
-        return {c.name: c for c in structural_checks(self.claim, self.record, self.tensors, self.indices)}
+        return {c.name: c for c in check_structure(self.claim, self.record, self.tensors, self.indices)}
 
     def with_entry(self, name: str, **change: object) -> "Released":
         """Change the description of one tensor in model.json."""
@@ -131,7 +131,7 @@ def test_the_list_must_be_as_long_as_the_edit_says(surgery: Released) -> None:
 
 
 def test_a_list_that_was_not_given_is_not_checkable(surgery: Released) -> None:
-    checks = structural_checks(surgery.claim, surgery.record, surgery.tensors, None)
+    checks = check_structure(surgery.claim, surgery.record, surgery.tensors, None)
     assert [c.outcome for c in checks if c.name == POSITIONS] == ["not checkable"]
 
 

@@ -54,7 +54,7 @@ from mbd.formats.statement import (
 from mbd.formats.strength import STRENGTH, shortfalls
 from mbd.registry import METHODS
 from mbd.trust.commitments import Commitments, LineageKey
-from mbd.verifier.gate import gate_check
+from mbd.verifier.gate import check_gate
 
 _ELSEWHERE = {"variant", "calibration", "noise", "sensitivity", "clip_radius", "sigma", "rho", "finetuning"}
 _COMPUTED = {
@@ -79,7 +79,7 @@ class IssueContext:
     supersedes: str | None = None
 
 
-def compose(
+def compose_predicate(
     certificate_input: CertificateInput, context: IssueContext, commitments: Commitments
 ) -> tuple[Predicate, LeakageRecord | None]:
     """Return what the certificate states, and what `leakage.json` beside it says.
@@ -298,7 +298,7 @@ _NOT_ERASED = (
 # Statements about a certificate
 
 
-def revocation(certificate: str, reason: str, issued: datetime) -> RevocationStatement:
+def compose_revocation(certificate: str, reason: str, issued: datetime) -> RevocationStatement:
     """Return the statement that withdraws a certificate, named by the SHA-256 of its envelope."""
     if not reason.strip():
         raise UsageError("the reason for the revocation is missing", key="--reason")
@@ -307,7 +307,7 @@ def revocation(certificate: str, reason: str, issued: datetime) -> RevocationSta
     )
 
 
-def supersession(certificate: str, by: str, reason: str, issued: datetime) -> SupersessionStatement:
+def compose_supersession(certificate: str, by: str, reason: str, issued: datetime) -> SupersessionStatement:
     """Return the statement that one certificate takes the place of another."""
     if certificate == by:
         raise UsageError("a certificate cannot supersede itself", key="--by", value=by)
@@ -316,7 +316,7 @@ def supersession(certificate: str, by: str, reason: str, issued: datetime) -> Su
     )
 
 
-def reaudit(
+def compose_reaudit(
     certificate: str,
     statement: DeletionStatement,
     leakage: Path,
@@ -374,7 +374,7 @@ def _refuse_unsupported(record: LeakageRecord, predicate: Predicate, file: Path)
         raise GateRefusedError(
             f"the audit is too weak: {weak.problem}", file=file, key=weak.key, value=weak.value, hint=weak.hint
         )
-    decided = gate_check(audit, predicate.guarantee.epsilon, record)
+    decided = check_gate(audit, predicate.guarantee.epsilon, record)
     if decided.outcome != "passed":
         raise GateRefusedError(f"the audit does not support its decision: {decided.reason}", file=file, hint=_AGAIN)
 

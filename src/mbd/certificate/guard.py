@@ -197,5 +197,5 @@ def _verified(
     certificate: str, model: Path, history: History, trust: Trust, at: datetime, max_age: timedelta | None
 ) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="mbd-guard-") as folder:
-        given = from_store(history.store, certificate, Path(folder), model)
-        return verify_bundle(given, trust, at=at, history=history, max_age=max_age)
+        published = from_store(history.store, certificate, Path(folder), model)
+        return verify_bundle(published, trust, at=at, history=history, max_age=max_age)

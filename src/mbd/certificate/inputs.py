@@ -38,7 +38,7 @@ class CertificateInput:
     """versions, by step"""
 
 
-def read_material(deletion: Path, leakage: Path | None, evaluation: Path) -> CertificateInput:
+def read_certificate_input(deletion: Path, leakage: Path | None, evaluation: Path) -> CertificateInput:
     """Read the outputs of three steps; GateRefusedError if they do not support a certificate.
 
     Only a deletion for named subjects, which is exact, has no `leakage`.

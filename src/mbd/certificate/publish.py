@@ -41,7 +41,7 @@ from mbd.formats.layout import (
 from mbd.formats.statement import SUBJECTS, AboutCertificate, AnyStatement, DeletionStatement
 from mbd.history.history import ModelHistory, trained_on_revoked
 from mbd.history.replay import read_history
-from mbd.log.append import append, check_log_signer, complete, open_to_sign
+from mbd.log.append import append_leaf, check_log_signer, complete_claims, open_to_sign
 from mbd.log.checkpoint import Checkpoint, Inclusion, leaf_of
 from mbd.log.reader import Log
 from mbd.log.repair import Repaired, renew_head, repair_log
@@ -79,7 +79,7 @@ class Publisher:
 
     def complete(self) -> int:
         """Log what a killed writer has left unfinished; return how many entries."""
-        return complete(self.store, self.log_signer, self.trust, self.check_leaf)
+        return complete_claims(self.store, self.log_signer, self.trust, self.check_leaf)
 
     def repair(self) -> Repaired:
         """Repair the log, see :func:`mbd.log.repair.repair_log`.
@@ -148,7 +148,7 @@ def publish_statement(publisher: Publisher, envelope: bytes) -> tuple[ObjectReco
     open_to_sign(store, publisher.trust)
     lock = lock_for(store, publisher.settings, now())
     stored = store.create(certificate_name(digest), envelope, lock=lock)
-    inclusion = append(store, leaf_of(envelope), publisher.log_signer, publisher.trust, publisher.check_leaf)
+    inclusion = append_leaf(store, leaf_of(envelope), publisher.log_signer, publisher.trust, publisher.check_leaf)
     proof, inclusion = _create_proof(publisher, digest, envelope, inclusion, lock)
     kept = inclusion.to_bytes()
     return (

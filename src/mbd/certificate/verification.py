@@ -16,9 +16,18 @@ from mbd.formats.statement import SUBJECTS, DeletionStatement
 from mbd.records import now
 from mbd.trust.trust_file import Trust
 from mbd.verifier.bundle import VerificationInput, from_folder, from_store
-from mbd.verifier.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name, in_short
+from mbd.verifier.checks import REAUDIT, check_contents, check_date, check_digests, digest_name, summarise_claims
 from mbd.verifier.reader import CANONICAL, SCHEMA, VALIDITY, ParsedEnvelope, verify_envelope
-from mbd.verifier.verdict import SIGNATURES, Check, StoreStatus, Verdict, decide, failed, not_asked, not_checkable
+from mbd.verifier.verdict import (
+    SIGNATURES,
+    Check,
+    StoreStatus,
+    Verdict,
+    decide,
+    failed,
+    not_checkable,
+    status_without_store,
+)
 
 if TYPE_CHECKING:
     from mbd.history.history import History
@@ -44,26 +53,26 @@ def verify_bundle(
     at = at or now()
     proof = verification_input.proof
     if verification_input.store is not None and trust is not None:
-        from mbd.history.state import proof_in_log  # noqa: PLC0415 -- who asks no store reads no log
+        from mbd.history.state import find_proof  # noqa: PLC0415 -- who asks no store reads no log
 
-        proof = proof_in_log(verification_input.digest, proof, verification_input.store, trust, history)
+        proof = find_proof(verification_input.digest, proof, verification_input.store, trust, history)
     read = verify_envelope(verification_input.envelope, proof, trust, at=at, unpublished=unpublished)
     if not isinstance(read.statement, DeletionStatement):
         return _verdict(verification_input, trust, [*_no_certificate(read)])
     statement = read.statement
-    status = not_asked()
+    status = status_without_store()
     if verification_input.store is not None:
-        from mbd.history.state import store_status  # noqa: PLC0415 -- who asks no store reads no log
+        from mbd.history.state import check_status  # noqa: PLC0415 -- who asks no store reads no log
 
         digest, place = verification_input.digest, verification_input.store
-        status = store_status(digest, read.inclusion, place, trust, at, history=history, max_age=max_age)
-    digests = digest_checks(verification_input, statement)
+        status = check_status(digest, read.inclusion, place, trust, at, history=history, max_age=max_age)
+    digests = check_digests(verification_input, statement)
     checks = [
         *read.checks,
         *status.checks,
         *digests,
-        *content_checks(verification_input, statement, digests),
-        date_check(statement, status.reaudit_by, at, replaced=status.successor is not None),
+        *check_contents(verification_input, statement, digests),
+        check_date(statement, status.reaudit_by, at, replaced=status.successor is not None),
     ]
     return _verdict(verification_input, trust, checks, read, status)
 
@@ -100,4 +109,4 @@ def _verdict(
 def _claims(read: ParsedEnvelope | None, status: StoreStatus | None) -> dict[str, Any]:
     if read is None or read.envelope is None or not isinstance(read.statement, DeletionStatement):
         return {}
-    return in_short(read.statement, [signature.keyid for signature in read.envelope.signatures], status)
+    return summarise_claims(read.statement, [signature.keyid for signature in read.envelope.signatures], status)

@@ -103,7 +103,7 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
 @with_params
 def revoke(params: "Params", certificate: str, reason: str, store: str | None) -> None:
     """Revoke a certificate by a signed statement in the log; it stays in the store and no longer verifies."""
-    from mbd.certificate.compose import revocation
+    from mbd.certificate.compose import compose_revocation
     from mbd.certificate.publish import announce
     from mbd.records import now
 
@@ -112,7 +112,7 @@ def revoke(params: "Params", certificate: str, reason: str, store: str | None) -
     if entry.status.state == "revoked":
         _LOG.info("it was revoked before: %s", entry.status.reason)
     else:
-        announce(revocation(entry.digest, reason, now()), params.certificate, publisher)
+        announce(compose_revocation(entry.digest, reason, now()), params.certificate, publisher)
     result = {"certificate": entry.digest, "state": "revoked"}
     print_result(result, f"certificate {entry.digest} is revoked")
 
@@ -126,13 +126,13 @@ def revoke(params: "Params", certificate: str, reason: str, store: str | None) -
 @with_params
 def supersede(params: "Params", certificate: str, by: str, reason: str, store: str | None) -> None:
     """Replace a certificate by another one of the same store."""
-    from mbd.certificate.compose import supersession
+    from mbd.certificate.compose import compose_supersession
     from mbd.certificate.publish import announce
     from mbd.records import now
 
     publisher = _publisher(params, store)
     old, new = _entry(publisher, certificate), _entry(publisher, by)
-    announce(supersession(old.digest, new.digest, reason, now()), params.certificate, publisher)
+    announce(compose_supersession(old.digest, new.digest, reason, now()), params.certificate, publisher)
     result = {"certificate": old.digest, "state": "superseded", "by": new.digest}
     print_result(result, f"certificate {old.digest} is superseded by {new.digest}")
 

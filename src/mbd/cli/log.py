@@ -134,7 +134,7 @@ def adopt(params: "Params", store: str | None, trust: Path | None, yes: bool) ->
     log, and need to hear why.
     """
     from mbd.history.replay import list_lost_entries
-    from mbd.log.check import take_up
+    from mbd.log.check import adopt_log
     from mbd.log.memory import read_memory
     from mbd.log.reader import Log
     from mbd.trust.trust_file import read_trust
@@ -148,7 +148,7 @@ def adopt(params: "Params", store: str | None, trust: Path | None, yes: bool) ->
         _LOG.warning("given up: %s", line)
     if not yes:
         click.confirm("Let this log count on this machine?", abort=True, err=True)
-    take_up(opened, trusted, instead=True)
+    adopt_log(opened, trusted, instead=True)
     print_result({"log": trusted.log_origin, "size": log.size, "given_up": lost}, f"log of size {log.size} counts here")
 
 

@@ -58,12 +58,12 @@ def verify_command(
     VERIFIED, as the store alone knows whether the certificate is in force.
     """
     from mbd.steps import verify
-    from mbd.verifier.verdict import verdict_text
+    from mbd.verifier.verdict import write_verdict
 
     if reproduce != (features is not None):
         raise click.UsageError("--reproduce and --features DIR belong together")
     verdict = verify.run(params, bundle, model=model, trust=trust, store=store, offline=offline, features=features)
-    print_result(verdict, verdict_text(verdict, every_check=_LOG.isEnabledFor(logging.DEBUG)))
+    print_result(verdict, write_verdict(verdict, every_check=_LOG.isEnabledFor(logging.DEBUG)))
     sys.exit(verdict.rules.exit_code)
 
 

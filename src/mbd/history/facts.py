@@ -247,7 +247,7 @@ def audit_effect(statement: ReauditStatement, certificate: CertificateFacts | No
 
 def audit_problem(audit: AuditSummary, certificate: CertificateFacts) -> str | None:
     """Say why an audit that claims to have passed is none of a certificate; None: it is one."""
-    from mbd.verifier.gate import gate_check  # noqa: PLC0415 -- its package reads histories
+    from mbd.verifier.gate import check_gate  # noqa: PLC0415 -- its package reads histories
 
     if audit.models.get("after") != certificate.weights:
         return "the attacks were made on other weights than the certified ones"
@@ -255,5 +255,5 @@ def audit_problem(audit: AuditSummary, certificate: CertificateFacts) -> str | N
         return "the attacks were not after what was deleted"
     if weak := shortfalls(audit, certificate.kind, later=True):
         return f"the audit was too weak: {weak[0].problem}"
-    gate: Check = gate_check(audit, certificate.epsilon)
+    gate: Check = check_gate(audit, certificate.epsilon)
     return None if gate.outcome == "passed" else gate.reason

@@ -40,9 +40,9 @@ from mbd.verifier.verdict import (
     StoreStatus,
     Successor,
     failed,
-    not_asked,
     not_checkable,
     passed,
+    status_without_store,
 )
 
 CertificateState = Literal["valid", "overdue", "unknown", "outdated", "refuted", "superseded", "revoked"]
@@ -212,7 +212,7 @@ def states_in(history: History, at: datetime, problem: str | None) -> dict[str, 
 # Checks of `mbd verify` that need the store
 
 
-def store_status(
+def check_status(
     digest: str,
     inclusion: Inclusion | None,
     store: Store,
@@ -235,18 +235,18 @@ def store_status(
 
     """
     if trust is None or inclusion is None:
-        return not_asked("the certificate is not known to be in the log")
+        return status_without_store("the certificate is not known to be in the log")
     try:
         history = history or read_history(store, trust)
     except (VerificationError, DataError) as error:
-        unread = not_asked("the log cannot be read")
+        unread = status_without_store("the log cannot be read")
         return StoreStatus((failed(CONSISTENCY, error.problem, "not verified"), *unread.checks[1:]))
     except StoreError as error:
-        return not_asked(f"the store did not answer: {error.problem}")
+        return status_without_store(f"the store did not answer: {error.problem}")
     consistency = _consistency(history, digest, inclusion, trust)
     facts = history.certificates.get(digest)
     if facts is None:
-        return StoreStatus((consistency, *not_asked("the log does not have this certificate").checks[1:]))
+        return StoreStatus((consistency, *status_without_store("the log does not have this certificate").checks[1:]))
     status = status_in(history, facts, at, max_age=max_age)
     force = _in_force(status, history.problem(at, max_age))
     return StoreStatus((consistency, *force), status.reaudit_by, last_erasure(history, digest), status.successor)
@@ -278,7 +278,7 @@ def last_erasure(history: History, digest: str) -> Erasure | None:
     return statement.predicate.erasure if isinstance(statement, PurgeStatement) else None
 
 
-def proof_in_log(
+def find_proof(
     digest: str, proof: bytes | None, store: Store, trust: Trust, history: History | None = None
 ) -> bytes | None:
     """Return the proof of a certificate, made from the log of a store if there is none, or a revoked key has signed it.
@@ -291,10 +291,10 @@ def proof_in_log(
     leaf = bytes.fromhex(digest)
     try:
         if proof is not None:
-            given = Inclusion.from_bytes(proof, "proof of inclusion")
-            given.verify(leaf, trust.as_if_none_revoked())
+            inclusion = Inclusion.from_bytes(proof, "proof of inclusion")
+            inclusion.verify(leaf, trust.as_if_none_revoked())
             with suppress(VerificationError):
-                given.verify(leaf, trust)
+                inclusion.verify(leaf, trust)
                 return proof
         history = history or read_history(store, trust)
         index = history.indices.get(digest)

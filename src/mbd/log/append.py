@@ -45,14 +45,14 @@ from mbd.log.tiles import (
 from mbd.records import now
 from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store
 from mbd.trust.public_keys import ED25519, key_id, public_pem, raw_ed25519
-from mbd.trust.trust_file import Trust, signs
+from mbd.trust.trust_file import Trust, may_sign
 
 _AT_ONCE = 8
 CheckLeaf = Callable[[bytes], object]
 """raises a DataError or VerificationError for a leaf that must not be logged"""
 
 
-def append(store: Store, leaf: bytes, signer: Signer, trust: Trust, check: CheckLeaf | None = None) -> Inclusion:
+def append_leaf(store: Store, leaf: bytes, signer: Signer, trust: Trust, check: CheckLeaf | None = None) -> Inclusion:
     """Put a leaf into the log.
 
     Args:
@@ -79,22 +79,22 @@ def append(store: Store, leaf: bytes, signer: Signer, trust: Trust, check: Check
         if place < log.size:
             remember(log)
             return log.inclusion(place, leaf)
-        advance(log, tag, place, signer, check)
+        advance_head(log, tag, place, signer, check)
 
 
-def complete(store: Store, signer: Signer, trust: Trust, check: CheckLeaf | None = None) -> int:
+def complete_claims(store: Store, signer: Signer, trust: Trust, check: CheckLeaf | None = None) -> int:
     """Bring all claims of killed writers into the log; return how many there were."""
     start: int | None = None
     while True:
         log, tag = open_to_sign(store, trust)
         start = log.size if start is None else start
-        left = len(pending(store, log.size, MOST_AT_ONCE))
+        left = len(read_pending(store, log.size, MOST_AT_ONCE))
         if not left:
             return log.size - start
-        advance(log, tag, log.size + left - 1, signer, check)
+        advance_head(log, tag, log.size + left - 1, signer, check)
 
 
-def pending(store: Store, size: int, most: int | None = None) -> list[bytes]:
+def read_pending(store: Store, size: int, most: int | None = None) -> list[bytes]:
     """Return the leaves, at most so many, that have claimed a place after the head but are not in the log yet."""
     leaves: list[bytes] = []
     while most is None or len(leaves) < most:
@@ -116,7 +116,7 @@ def _claim(store: Store, leaf: bytes, place: int) -> int:
             return place
 
 
-def advance(log: Log, tag: str | None, place: int, signer: Signer, check: CheckLeaf | None = None) -> None:
+def advance_head(log: Log, tag: str | None, place: int, signer: Signer, check: CheckLeaf | None = None) -> None:
     """Move the head over the claims up to `place`, or a part of the way; nothing if another writer moves it first."""
     store, trust, size, head = log.store, log.trust, log.size, log.head if log.size else None
     signed = read_memory(trust).signed or Head()
@@ -198,7 +198,7 @@ def check_log_signer(signer: Signer, trust: Trust, time: datetime) -> None:
             hint="`mbd keys new` makes such a key",
         )
     identity = key_id(public_pem(signer))
-    if not any(key.id == identity and signs(key, time) for key in trust.keys_for("log")):
+    if not any(key.id == identity and may_sign(key, time) for key in trust.keys_for("log")):
         raise UsageError(
             "the trust file does not trust this key to sign the log now",
             key="certificate.log_signer",

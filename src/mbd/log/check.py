@@ -11,7 +11,7 @@ from functools import partial
 from mbd.errors import DataError, MbdError, VerificationError
 from mbd.formats.files import PROOF
 from mbd.formats.layout import CERTIFICATES
-from mbd.log.append import CheckLeaf, pending
+from mbd.log.append import CheckLeaf, read_pending
 from mbd.log.checkpoint import Checkpoint, Inclusion, verify_checkpoint
 from mbd.log.memory import LogMemory, head_of, open_log, read_memory, remember
 from mbd.log.merkle import EMPTY, leaf_hash
@@ -65,7 +65,7 @@ def check_log(
                     report.certificates += checked.certificates
     except MbdError as error:
         report.problems.append(_description(error))
-    claimed = pending(store, log.size)
+    claimed = read_pending(store, log.size)
     report.pending = len(claimed)
     for place, leaf in enumerate(claimed, start=log.size):
         try:
@@ -76,7 +76,7 @@ def check_log(
     return report
 
 
-def take_up(store: Store, trust: Trust, *, max_age: timedelta | None = None, instead: bool = False) -> Log:
+def adopt_log(store: Store, trust: Trust, *, max_age: timedelta | None = None, instead: bool = False) -> Log:
     """Remember a log as the one that this machine signs from now on; it must fit all signed checkpoints in the store.
 
     Args:

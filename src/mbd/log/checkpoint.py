@@ -27,7 +27,7 @@ from mbd.errors import VerificationError
 from mbd.log.merkle import HASH_SIZE, leaf_hash, root_by_inclusion
 from mbd.records import Digest, Record
 from mbd.trust.public_keys import is_signature, raw_ed25519
-from mbd.trust.trust_file import Logged, Trust, TrustedKey, refusal
+from mbd.trust.trust_file import Logged, Trust, TrustedKey, explain_refusal
 
 PLAIN, DATED = 0x01, 0x04
 _LATEST = 253402300799  # the last second that a datetime can hold
@@ -127,7 +127,7 @@ def verify_checkpoint(note: str, trust: Trust) -> Checkpoint:
             continue
         # The holder of a revoked key can write any time and any tree.
         revoked = f"the log's key is revoked ({key.revoked.reason})" if key.revoked else None
-        reason = revoked or refusal(key, time, None) or ""
+        reason = revoked or explain_refusal(key, time, None) or ""
         if not reason:
             return Checkpoint(origin, size, root, time, key, note)
     raise _refused(reason, UnknownLogKeyError)

@@ -8,7 +8,7 @@ copy of it is the same log. Somebody who can write to the store cannot change th
 older log as the newest, nor have two histories signed.
 
 A machine that has never signed a log does not continue one that has entries, for it could be an old copy: its operator
-says that it is the first time (:func:`mbd.log.check.take_up`). A log without entries is begun.
+says that it is the first time (:func:`mbd.log.check.adopt_log`). A log without entries is begun.
 """
 
 import errno

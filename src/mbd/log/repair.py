@@ -19,7 +19,7 @@ from mbd.formats.layout import proof_name
 from mbd.log.append import (
     CheckLeaf,
     check_log_signer,
-    complete,
+    complete_claims,
     create_index,
     create_same,
     keep_head,
@@ -57,7 +57,7 @@ def repair_log(store: Store, signer: Signer, trust: Trust, check: CheckLeaf | No
         if read_place(store, leaf) is None:
             create_index(store, leaf, place)
             indexed += 1
-    return Repaired(signed_again, indexed, complete(store, signer, trust, check))
+    return Repaired(signed_again, indexed, complete_claims(store, signer, trust, check))
 
 
 def _renew_proof(log: Log, place: int, leaf: bytes) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mbd.certificate.compose import reaudit
+from mbd.certificate.compose import compose_reaudit
 from mbd.certificate.publish import announce
 from mbd.errors import DataError, GateRefusedError, UsageError, VerificationError
 from mbd.files import write_file
@@ -128,7 +128,9 @@ def log_audit(params: Params, certificate: str, leakage: Path, store: str) -> Re
     certified = read_entry(publisher.store, certificate, publisher.trust, now())
     days = params.certificate.reaudit_days
     run_id = os.environ.get(RUN_ID) or None
-    statement, content = reaudit(certified.digest, certified.statement, leakage, now(), days, commitments, run_id)
+    statement, content = compose_reaudit(
+        certified.digest, certified.statement, leakage, now(), days, commitments, run_id
+    )
     effect, reason = audit_effect(statement, certified.facts)
     if statement.predicate.passed and effect != "passed":
         raise VerificationError(

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from mbd.certificate.compose import IssueContext, compose
-from mbd.certificate.inputs import CertificateInput, read_material
+from mbd.certificate.compose import IssueContext, compose_predicate
+from mbd.certificate.inputs import CertificateInput, read_certificate_input
 from mbd.errors import GateRefusedError, MbdError, UsageError
 from mbd.files import sha256_file, write_file
 from mbd.formats.files import CERTIFICATE, INDICES, MODEL, REPORT, WEIGHTS
@@ -47,10 +47,10 @@ from mbd.steps.step import reads
 from mbd.tensors import open_tensors
 from mbd.trust.commitments import Commitments, LineageKey, keep_private, read_lineage_key
 from mbd.trust.keys import sign_statement
-from mbd.verifier.arithmetic import budget_check
-from mbd.verifier.checks import agreement_check, structural_claim
-from mbd.verifier.gate import gate_check, strength_check
-from mbd.verifier.structure import structural_checks
+from mbd.verifier.arithmetic import check_budget
+from mbd.verifier.checks import check_agreement, structural_claim
+from mbd.verifier.gate import check_gate, check_strength
+from mbd.verifier.structure import check_structure
 
 NAME = "certify"
 EXPERIMENT = "DVC_EXP_BASELINE_REV"
@@ -92,7 +92,7 @@ def run(
 ) -> CertifyResult:
     """Certify the model in `deletion` and write the bundle to `out`."""
     _refuse_in_experiment(os.environ)
-    certificate_input, commitments = read_material(deletion, leakage, evaluation), Commitments()
+    certificate_input, commitments = read_certificate_input(deletion, leakage, evaluation), Commitments()
     key = read_lineage_key(params.certificate)
     context = IssueContext(
         model=params.certificate.model,
@@ -105,7 +105,7 @@ def run(
         lineage_key=key,
         supersedes=supersedes,
     )
-    predicate, published = compose(certificate_input, context, commitments)
+    predicate, published = compose_predicate(certificate_input, context, commitments)
     _check_budget(params, certificate_input, predicate, key)
     inputs = {"deletion": deletion, "evaluation": evaluation, **({"leakage": leakage} if leakage else {})}
     with step_run(NAME, out, {"certificate": params.certificate}, **inputs) as step:
@@ -194,10 +194,10 @@ def _verify_before_signing(
     weights, indices = (open_tensors(certificate_input.folder / name) for name in (WEIGHTS, INDICES))
     reference = audit.reference if audit else None
     checks = [
-        budget_check(predicate.guarantee, predicate.budget, predicate.noise),
-        agreement_check(statement, certificate_input.model, leakage),
-        *structural_checks(structural_claim(predicate), certificate_input.model, weights, indices, reference),
-        *([gate_check(audit, predicate.guarantee.epsilon, leakage), strength_check(predicate, audit)] if audit else []),
+        check_budget(predicate.guarantee, predicate.budget, predicate.noise),
+        check_agreement(statement, certificate_input.model, leakage),
+        *check_structure(structural_claim(predicate), certificate_input.model, weights, indices, reference),
+        *([check_gate(audit, predicate.guarantee.epsilon, leakage), check_strength(predicate, audit)] if audit else []),
     ]
     if wrong := [check for check in checks if check.outcome == "failed"]:
         raise GateRefusedError(

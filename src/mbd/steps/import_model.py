@@ -21,7 +21,7 @@ from mbd.report.text import table
 from mbd.steps.step import reads
 from mbd.steps.train import TrainingResult, write_model
 from mbd.steps.train import to_text as metrics_to_text
-from mbd.storage.mlflow import Artifact, MlflowRegistry
+from mbd.storage.mlflow import MlflowRegistry, StoredArtifact
 from mbd.tensors import Array
 
 NAME = "import"
@@ -65,7 +65,7 @@ def run_from_registry(
         return run(params, weights, features, trained_on, out, origin=str(version))
 
 
-def _weights(files: Sequence[Artifact], wanted: str | None, version: str) -> Artifact:
+def _weights(files: Sequence[StoredArtifact], wanted: str | None, version: str) -> StoredArtifact:
     """Return the file with the weights of a version."""
     chosen = [file for file in files if file.path == wanted]
     if wanted is None:

@@ -24,7 +24,7 @@ from mbd.formats.layout import RECEIPT, Receipt
 from mbd.formats.statement import DeletionStatement
 from mbd.history.lineage import keep_record, refuse_uncounted, stated_charges
 from mbd.history.replay import read_history
-from mbd.log.check import take_up
+from mbd.log.check import adopt_log
 from mbd.log.memory import read_memory
 from mbd.outputs import step_run
 from mbd.params import Params
@@ -82,7 +82,7 @@ def open_publisher(params: Params, url: str) -> Publisher:
     signer = load_signer(params.certificate.log_signer, trust)
     store = open_store(url, params.store)
     if params.certificate.first_time and read_memory(trust).signed is None:
-        take_up(store, trust, max_age=params.certificate.checkpoint_age)
+        adopt_log(store, trust, max_age=params.certificate.checkpoint_age)
     return Publisher(store, params.store, signer, trust, Path(params.certificate.private))
 
 

@@ -30,7 +30,7 @@ from mbd.log.reader import Log
 from mbd.outputs import step_run
 from mbd.records import now
 from mbd.report.page.certificate import PageContext, certificate_page
-from mbd.report.page.content import Link, Page, Standing
+from mbd.report.page.content import Link, Page, PageStatus
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_card, to_markdown
 from mbd.report.page.pdf import Paper, print_pdf
@@ -108,7 +108,7 @@ def _context(bundle: Bundle, verdict: Verdict | None) -> PageContext:
         context,
         reaudit_by=datetime.fromisoformat(verdict.claims["reaudit_by"]) if verdict.claims else None,
         erasure=Erasure.model_validate(verdict.claims["erasure"]) if verdict.claims else None,
-        standing=Standing(verdict=verdict.decision, reason=reason, asked=now(), successor=verdict.successor),
+        standing=PageStatus(verdict=verdict.decision, reason=reason, asked=now(), successor=verdict.successor),
         url=f"{verdict.store}/{CERTIFICATES}/{bundle.digest}",
     )
 
@@ -150,7 +150,7 @@ def store_page(
         about=entry.about,
         reaudit_by=entry.status.reaudit_by,
         keys=_keys(log.store.read(certificate_name(entry.digest), sha256=entry.digest)),
-        standing=Standing(
+        standing=PageStatus(
             verdict=entry.status.decision,
             reason="" if entry.status.decision == "verified" else entry.status.reason,
             asked=at,

@@ -59,7 +59,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Artifact:
+class StoredArtifact:
     """A file at a location of artifacts."""
 
     location: str
@@ -120,7 +120,7 @@ class MlflowRegistry:
                 for model in _all(self._client.search_logged_models, [experiment]):
                     yield model.artifact_location
 
-    def files(self, location: str, folder: str | None = None) -> Iterator[Artifact]:
+    def files(self, location: str, folder: str | None = None) -> Iterator[StoredArtifact]:
         """Yield the files at a location."""
         with _reported(self.where):
             listed = self._repository(location).list_artifacts(folder)
@@ -128,16 +128,16 @@ class MlflowRegistry:
             if file.is_dir:
                 yield from self.files(location, file.path)
             else:
-                yield Artifact(location, file.path, file.file_size)
+                yield StoredArtifact(location, file.path, file.file_size)
 
-    def fetch(self, artifact: Artifact, folder: Path) -> Path:
+    def fetch(self, artifact: StoredArtifact, folder: Path) -> Path:
         """Bring a file to a folder; return where it is."""
         if PurePosixPath(artifact.path).is_absolute() or ".." in PurePosixPath(artifact.path).parts:
             raise DataError("the path of an artifact leads out of its folder", file=self.where, value=artifact.path)
         with _reported(self.where):
             return Path(self._repository(artifact.location).download_artifacts(artifact.path, str(folder)))
 
-    def sha256(self, artifact: Artifact) -> str:
+    def sha256(self, artifact: StoredArtifact) -> str:
         """Return the digest of a file's content."""
         with TemporaryDirectory(prefix="mbd-mlflow-") as folder:
             return sha256_file(self.fetch(artifact, Path(folder)))

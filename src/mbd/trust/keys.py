@@ -45,7 +45,16 @@ from mbd.records import invalid, now
 from mbd.trust.commitments import new_lineage_key
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.trust.public_keys import key_id, public_pem
-from mbd.trust.trust_file import KeyRevocation, Purpose, Trust, TrustedKey, read_trust, signs, trusted_key, write_trust
+from mbd.trust.trust_file import (
+    KeyRevocation,
+    Purpose,
+    Trust,
+    TrustedKey,
+    may_sign,
+    read_trust,
+    trusted_key,
+    write_trust,
+)
 
 FILE_SCHEME = "file"
 TRUST = "trust.json"
@@ -199,7 +208,7 @@ def make_keys(
     with _editing(folder):
         public = _made(folder, name, passphrase)
         trust = read_trust(folder / TRUST) if (folder / TRUST).exists() else None
-        if trust is None or not any(signs(key, now()) for key in trust.keys_for("log")):
+        if trust is None or not any(may_sign(key, now()) for key in trust.keys_for("log")):
             log_key = trusted_key(_made(folder, LOG, passphrase), LOG, "log", now())
             origin = origin or (trust.log_origin if trust else f"missing-by-design/{log_key.id[:16]}")
             trust = _valid(trust.with_key(log_key) if trust else Trust(log_origin=origin, keys=(log_key,)))
@@ -230,7 +239,7 @@ def rotate_key(folder: Path, name: str, *, passphrase: str | None = None, overla
         fresh = trusted_key(public, name, old[-1].purpose, now())
         if fresh.id not in {key.id for key in trust.keys}:
             for key in old:
-                if signs(key, fresh.valid_from):
+                if may_sign(key, fresh.valid_from):
                     trust = trust.with_key(key.model_copy(update={"valid_until": fresh.valid_from + overlap}))
             write_trust(folder / TRUST, trust.with_key(fresh))
         write_file(folder / f"{name}.pub", public)

@@ -122,7 +122,7 @@ class Trust(Record):
         """Return the key of this id (or its start), or the one key of this holder that still signs."""
         if len(name_or_id) >= 8 and (candidates := [key for key in self.keys if key.id.startswith(name_or_id)]):
             return _only(candidates, name_or_id)
-        return _only([key for key in self.keys if key.name == name_or_id and signs(key, now())], name_or_id)
+        return _only([key for key in self.keys if key.name == name_or_id and may_sign(key, now())], name_or_id)
 
     def as_if_none_revoked(self) -> Self:
         """Return this trust without its revocations, to look at what was signed before them."""
@@ -167,12 +167,12 @@ def trusted_key(pem: str, name: str, purpose: Purpose, valid_from: datetime, sch
         ) from error
 
 
-def signs(key: TrustedKey, at: datetime) -> bool:
+def may_sign(key: TrustedKey, at: datetime) -> bool:
     """Return whether a key may be used at this time, by the trust file."""
     return key.revoked is None and key.valid_from <= at and (key.valid_until is None or at <= key.valid_until)
 
 
-def refusal(key: TrustedKey, at: datetime, logged: Logged | None) -> str | None:
+def explain_refusal(key: TrustedKey, at: datetime, logged: Logged | None) -> str | None:
     """Say why a good signature of `key`, said to be made `at` and logged so, does not count; None: it counts."""
     times = [("signed", at)] if logged is None else [("signed", at), ("logged", logged.time)]
     for what, time in times:
@@ -232,12 +232,12 @@ def _text(trust: Trust) -> str:
     return to_json({"trust": plain, "sha256": trust.digest})
 
 
-def _only(candidates: Iterable[TrustedKey], asked: str) -> TrustedKey:
+def _only(candidates: Iterable[TrustedKey], name_or_id: str) -> TrustedKey:
     keys = list(candidates)
     if len(keys) != 1:
         raise UsageError(
             "no valid key has this name or id" if not keys else f"{len(keys)} keys match this name or id",
-            value=asked,
+            value=name_or_id,
             hint="`mbd keys list` shows names and ids; give a name or at least 8 letters of an id",
         )
     return keys[0]

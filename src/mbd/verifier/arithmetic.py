@@ -19,7 +19,7 @@ BUDGET = "budget arithmetic"
 _RELATIVE = 1e-6  # room for rounding, far below anything that would change a claim
 
 
-def budget_check(guarantee: Guarantee, budget: Budget | None, noise: Noise | None) -> Check:
+def check_budget(guarantee: Guarantee, budget: Budget | None, noise: Noise | None) -> Check:
     """Recompute everything that can be recomputed."""
     if guarantee.kind == "certified":
         wrong = _certified(guarantee, budget)

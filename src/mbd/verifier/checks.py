@@ -14,10 +14,10 @@ from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import LONGEST_INTERVAL, Predicate
 from mbd.formats.statement import SUBJECTS, DeletionStatement, exact_integers
 from mbd.tensors import open_tensors
-from mbd.verifier.arithmetic import BUDGET, budget_check
+from mbd.verifier.arithmetic import BUDGET, check_budget
 from mbd.verifier.bundle import VerificationInput
-from mbd.verifier.gate import GATE, STRENGTH, gate_check, strength_check
-from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS, StructuralClaim, structural_checks
+from mbd.verifier.gate import GATE, STRENGTH, check_gate, check_strength
+from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS, StructuralClaim, check_structure
 from mbd.verifier.verdict import Check, StoreStatus, failed, not_checkable, passed
 
 REAUDIT = "re-audit date"
@@ -30,7 +30,7 @@ def digest_name(file: str) -> str:
     return f"digest of {file}"
 
 
-def digest_checks(verification_input: VerificationInput, statement: DeletionStatement) -> list[Check]:
+def check_digests(verification_input: VerificationInput, statement: DeletionStatement) -> list[Check]:
     """Compare every file at hand with the digest that was signed."""
     return [
         _digest_check(verification_input, name, statement.digests[name])
@@ -79,7 +79,7 @@ class Contents:
         return LeakageRecord.read(self.files[LEAKAGE], LEAKAGE) if LEAKAGE in self.files else None
 
 
-def content_checks(
+def check_contents(
     verification_input: VerificationInput, statement: DeletionStatement, digests: list[Check]
 ) -> list[Check]:
     """Look into the files whose digest is right, and at what the certificate says of them."""
@@ -88,13 +88,13 @@ def content_checks(
     predicate = statement.predicate
     return [
         *_guarded(_STRUCTURE, lambda: _structure(contents, statement)),
-        *_guarded((BUDGET,), lambda: [budget_check(predicate.guarantee, predicate.budget, predicate.noise)]),
+        *_guarded((BUDGET,), lambda: [check_budget(predicate.guarantee, predicate.budget, predicate.noise)]),
         *_guarded((GATE, STRENGTH), lambda: _gate(predicate, contents.leakage)),
-        *_guarded((AGREEMENT,), lambda: [agreement_check(statement, contents.model, contents.leakage)]),
+        *_guarded((AGREEMENT,), lambda: [check_agreement(statement, contents.model, contents.leakage)]),
     ]
 
 
-def date_check(
+def check_date(
     statement: DeletionStatement, extended: datetime | None, at: datetime, *, replaced: bool = False
 ) -> Check:
     """Check that the next audit is not overdue; none is due of a model that was replaced."""
@@ -116,7 +116,7 @@ def _structure(contents: Contents, statement: DeletionStatement) -> list[Check]:
         return [not_checkable(name, reason) for name in (*_STRUCTURE, *rounded)]
     indices = open_tensors(contents.files[INDICES]) if INDICES in contents.files else None
     audit = statement.predicate.evidence.audit
-    return structural_checks(
+    return check_structure(
         structural_claim(statement.predicate),
         contents.model,
         open_tensors(contents.files[WEIGHTS]),
@@ -131,8 +131,8 @@ def _gate(predicate: Predicate, leakage: LeakageRecord | None) -> list[Check]:
         reason = "subjects were forgotten exactly: equal bits are claimed, which no attack could show"
         return [not_checkable(name, reason) for name in (GATE, STRENGTH)]
     return [
-        gate_check(audit, predicate.guarantee.epsilon, leakage),
-        strength_check(predicate, audit, leakage),
+        check_gate(audit, predicate.guarantee.epsilon, leakage),
+        check_strength(predicate, audit, leakage),
     ]
 
 
@@ -158,7 +158,7 @@ def structural_claim(predicate: Predicate) -> StructuralClaim:
     )
 
 
-def in_short(
+def summarise_claims(
     statement: DeletionStatement, keys: Iterable[str] = (), status: StoreStatus | None = None
 ) -> dict[str, Any]:
     """Return what a person wants to know first; `keys`: SHA-256 of those that signed; `status`: what a store says."""
@@ -179,15 +179,15 @@ def in_short(
     }
 
 
-def agreement_check(statement: DeletionStatement, record: ModelRecord | None, leakage: LeakageRecord | None) -> Check:
+def check_agreement(statement: DeletionStatement, record: ModelRecord | None, leakage: LeakageRecord | None) -> Check:
     """Compare everything that is said more than once; `record` is model.json and `leakage` leakage.json, if given."""
-    for what, one, other in _said_twice(statement, record, leakage):
-        if one != other:
+    for what, stated, repeated in _stated_twice(statement, record, leakage):
+        if stated != repeated:
             return failed(AGREEMENT, f"the certificate contradicts itself or the files that it lists: {what}")
     return passed(AGREEMENT, "facts that are stated more than once agree")
 
 
-def _said_twice(
+def _stated_twice(
     statement: DeletionStatement, record: ModelRecord | None, leakage: LeakageRecord | None
 ) -> Iterator[tuple[str, Any, Any]]:
     predicate, digests = statement.predicate, statement.digests
@@ -208,14 +208,14 @@ def _said_twice(
     if leakage is not None:
         yield LEAKAGE, _plain(summarise(leakage)), _plain(audit)
     if record is not None:
-        yield from _said_by_the_model(statement, record)
+        yield from _stated_by_the_model(statement, record)
 
 
 def _plain(record: AuditSummary | None) -> Any:  # noqa: ANN401 -- any JSON
     return record and exact_integers(record.to_plain())
 
 
-def _said_by_the_model(statement: DeletionStatement, record: ModelRecord) -> Iterator[tuple[str, Any, Any]]:
+def _stated_by_the_model(statement: DeletionStatement, record: ModelRecord) -> Iterator[tuple[str, Any, Any]]:
     predicate, structure = statement.predicate, statement.predicate.structure
     yield "digest of the weights in model.json", record.sha256, statement.digests[WEIGHTS]
     yield "backbone", record.backbone, structure.backbone

@@ -18,7 +18,7 @@ GATE = "gate decision"
 STRENGTH = "audit strength"
 
 
-def strength_check(predicate: Predicate, audit: AuditSummary, leakage: LeakageRecord | None = None) -> Check:
+def check_strength(predicate: Predicate, audit: AuditSummary, leakage: LeakageRecord | None = None) -> Check:
     """Check that the audit was strong enough for a certificate, and that the next one is not too far away."""
     if predicate.reaudit_by - predicate.issued > LONGEST_INTERVAL:
         days = LONGEST_INTERVAL.days
@@ -37,7 +37,7 @@ def strength_check(predicate: Predicate, audit: AuditSummary, leakage: LeakageRe
     )
 
 
-def gate_check(audit: AuditSummary, epsilon: float | None, leakage: LeakageRecord | None = None) -> Check:
+def check_gate(audit: AuditSummary, epsilon: float | None, leakage: LeakageRecord | None = None) -> Check:
     """Decide again; `epsilon` is what the certificate claims, None if it claims none."""
     if leakage and (wrong := next(chain(_inconsistent(leakage, audit), _too_sharp(leakage)), None)):
         return failed(GATE, wrong)
@@ -70,9 +70,9 @@ def _decided(audit: AuditSummary) -> Iterator[tuple[str, str, bool]]:
     tolerance = audit.tolerance
     for modality, measures in audit.measures.items():
         for measure, variants in measures.items():
-            for variant, found in variants.items():
-                passes = tolerance is not None and found.low <= tolerance and found.high >= -tolerance
-                yield f"{measure} ({modality}, {variant})", found.decision, passes
+            for variant, judged in variants.items():
+                passes = tolerance is not None and judged.low <= tolerance and judged.high >= -tolerance
+                yield f"{measure} ({modality}, {variant})", judged.decision, passes
     for u in audit.utility:
         yield f"{u.metric} of {u.regime}", u.decision, u.passes
     if (bound := audit.lower_bound) and bound.decision != "informational":
@@ -85,8 +85,8 @@ def _inconsistent(leakage: LeakageRecord, audit: AuditSummary) -> Iterator[str]:
     for name, intervals in _measured(leakage):
         if any(i is not None and not i.low <= i.value <= i.high for i in intervals):
             yield f"{name} has an interval that does not hold its value"
-    for name, gap, one, other in _differences(leakage):
-        if not math.isclose(gap.value, one.value - other.value, rel_tol=1e-6, abs_tol=1e-9):
+    for name, gap, value, reference in _differences(leakage):
+        if not math.isclose(gap.value, value.value - reference.value, rel_tol=1e-6, abs_tol=1e-9):
             yield f"{name} has a difference that is not the one of its values"
         if gap.low == gap.high:
             yield f"{name} has a difference without an interval, which no number of rows allows"

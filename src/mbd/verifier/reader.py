@@ -37,7 +37,7 @@ from mbd.log.checkpoint import Inclusion, UnknownLogKeyError, leaf_of, parse_not
 from mbd.records import now
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, EnvelopeSignature
 from mbd.trust.public_keys import is_signature
-from mbd.trust.trust_file import CLOCKS_DIFFER_BY, NO_TRUST_HINT, Logged, Trust, TrustedKey, refusal
+from mbd.trust.trust_file import CLOCKS_DIFFER_BY, NO_TRUST_HINT, Logged, Trust, TrustedKey, explain_refusal
 from mbd.verifier.verdict import SIGNATURES, Check, failed, not_checkable, passed, problems_of
 
 SCHEMA, CANONICAL = "schema", "canonical form"
@@ -113,7 +113,7 @@ def verify_envelope(
     log = verify_inclusion(data, proof, trust)
     if unpublished and proof is None:
         log = LogFinding(tuple(check.model_copy(update={"verdict": None}) for check in log.checks))
-    signing = signature_checks(parsed.envelope, trust, parsed.statement.predicate.issued, log.logged, at or now())
+    signing = check_signatures(parsed.envelope, trust, parsed.statement.predicate.issued, log.logged, at or now())
     checks = (*parsed.checks, *signing, *log.checks)
     return replace(parsed, checks=checks, inclusion=log.inclusion, logged=log.logged)
 
@@ -123,7 +123,7 @@ def verify_logged(data: bytes, trust: Trust, logged: Logged) -> ParsedEnvelope:
     parsed = parse_envelope(data)
     if parsed.envelope is None or parsed.statement is None:
         return parsed
-    signing = signature_checks(parsed.envelope, trust, parsed.statement.predicate.issued, logged, logged.time)
+    signing = check_signatures(parsed.envelope, trust, parsed.statement.predicate.issued, logged, logged.time)
     return replace(parsed, checks=(*parsed.checks, *signing), logged=logged)
 
 
@@ -141,7 +141,7 @@ def is_void(parsed: ParsedEnvelope, trust: Trust, index: int) -> bool:
         return False
     issued = parsed.statement.predicate.issued
     favourable = Logged(index, issued)
-    return bool(problems_of(signature_checks(parsed.envelope, trust, issued, favourable, issued)))
+    return bool(problems_of(check_signatures(parsed.envelope, trust, issued, favourable, issued)))
 
 
 def _unreadable(error: MbdError) -> ParsedEnvelope:
@@ -233,7 +233,7 @@ class SignatureFinding:
         return f"{self.key.name if self.key else self.keyid[:12]}: {self.wrong or self.invalid}"
 
 
-def signature_checks(
+def check_signatures(
     envelope: Envelope, trust: Trust | None, issued: datetime, logged: Logged | None, at: datetime
 ) -> tuple[Check, Check]:
     """Check that enough holders have signed, and that their keys were valid then.
@@ -282,7 +282,7 @@ def _signature(
         wrong = "this key is not trusted to sign certificates"
     elif not is_signature(key.public, key.scheme, signature.value, message):
         wrong = "the signature is wrong"
-    return SignatureFinding(signature.keyid, key, wrong, refusal(key, issued, logged))
+    return SignatureFinding(signature.keyid, key, wrong, explain_refusal(key, issued, logged))
 
 
 def _too_few(findings: Iterable[SignatureFinding], holders: int, needed: int) -> Check:

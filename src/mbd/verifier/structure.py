@@ -59,7 +59,7 @@ class _Broken(Exception):  # noqa: N818 -- it never leaves this module
     """A claim that does not hold, in words."""
 
 
-def structural_checks(
+def check_structure(
     claim: StructuralClaim,
     record: ModelRecord,
     tensors: Mapping[str, Array],

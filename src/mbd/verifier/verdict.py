@@ -96,7 +96,7 @@ class Verdict(ShownInNotebooks, Record):
 
     def to_text(self) -> str:
         """Return the verdict as `mbd verify` prints it."""
-        return verdict_text(self)
+        return write_verdict(self)
 
     @property
     def rules(self) -> VerdictRules:
@@ -179,7 +179,7 @@ class StoreStatus:
     successor: Successor | None = None
 
 
-def not_asked(
+def status_without_store(
     reason: str = "no store was asked, and only the one it was published in knows (--store URL)",
 ) -> StoreStatus:
     """Return what is known of a certificate where no store says whether it is in force."""
@@ -192,7 +192,7 @@ _DETAILS = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
 _WIDTH = 17
 
 
-def verdict_text(verdict: Verdict, *, every_check: bool = False) -> str:
+def write_verdict(verdict: Verdict, *, every_check: bool = False) -> str:
     """Return a verdict as `mbd verify` prints it."""
     lines = [verdict.summary, _sentence(verdict), ""]
     lines += [f"  {name:<{_WIDTH}}  {value}" for name, value in _facts(verdict)]
@@ -203,9 +203,9 @@ def _sentence(verdict: Verdict) -> str:
     """Return the sentence for a lawyer."""
     rules = verdict.rules
     if verdict.verified:
-        return f"{rules.sentence.removesuffix('.')}: {claim(verdict.claims)}."
+        return f"{rules.sentence.removesuffix('.')}: {write_claim(verdict.claims)}."
     if verdict.decision == "replaced":
-        stated = claim(verdict.claims)
+        stated = write_claim(verdict.claims)
         return f"{rules.sentence} {stated[:1].upper()}{stated[1:]}."
     reason = verdict.problems[0].reason
     if verdict.genuine and verdict.decision == "not verified":
@@ -213,7 +213,7 @@ def _sentence(verdict: Verdict) -> str:
     return f"{rules.sentence} {begin_sentence(reason)}. {rules.to_do}"
 
 
-def claim(claims: Mapping[str, Any]) -> str:
+def write_claim(claims: Mapping[str, Any]) -> str:
     """Return in one sentence who states what, and on what evidence."""
     guarantee = Guarantee.model_validate(claims["guarantee"])
     issuer = claims["issuer"]["name"] or f"the holder of key {fingerprint(claims['keys'][0])}"

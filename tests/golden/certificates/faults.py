@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import rfc8785
 
-from mbd.certificate.compose import revocation
+from mbd.certificate.compose import compose_revocation
 from mbd.files import sha256_file
 from mbd.formats.statement import to_payload
-from mbd.log.append import append
+from mbd.log.append import append_leaf
 from mbd.log.checkpoint import leaf_of
 from mbd.records import now
 from mbd.storage import open_store
@@ -68,7 +68,7 @@ class Workshop:
         """Put an envelope into a case and into the authority's log."""
         (folder / "bundle" / "certificate.json").write_bytes(envelope)
         signer = load_signer(f"file:{self.authority.folder}/keys/log.pem")
-        proof = append(self.authority.store, leaf_of(envelope), signer, self.authority.trust)
+        proof = append_leaf(self.authority.store, leaf_of(envelope), signer, self.authority.trust)
         (folder / "bundle" / "proof.json").write_bytes(proof.to_bytes())
 
     def stated(self, folder: Path, payload: Any) -> None:
@@ -182,7 +182,7 @@ def proof_of_another_log(golden_store: Workshop, name: str) -> None:
     folder = golden_store.case(name, CHECKPOINT, "it is in a log that is not trusted", decision="not verified")
     envelope = (golden_store.made / SMALL / "bundle" / "certificate.json").read_bytes()
     signer = load_signer(f"file:{other.folder}/keys/log.pem")
-    proof = append(open_store(f"file://{other.folder}/store"), leaf_of(envelope), signer, other.trust)
+    proof = append_leaf(open_store(f"file://{other.folder}/store"), leaf_of(envelope), signer, other.trust)
     (folder / "bundle" / "proof.json").write_bytes(proof.to_bytes())
 
 
@@ -259,7 +259,7 @@ def revocation_instead_of_certificate(golden_store: Workshop, name: str) -> None
     folder = golden_store.case(
         name, SCHEMA, "a signed statement about a certificate is no certificate", decision="not verified"
     )
-    statement = revocation(Bundle(golden_store.made / SMALL / "bundle").digest, "an example", now())
+    statement = compose_revocation(Bundle(golden_store.made / SMALL / "bundle").digest, "an example", now())
     golden_store.logged(folder, golden_store.signed(to_payload(statement)))
 
 

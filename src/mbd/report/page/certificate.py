@@ -35,8 +35,8 @@ from mbd.report.page.content import (
     Link,
     Page,
     PageSection,
+    PageStatus,
     PageTable,
-    Standing,
     Verification,
 )
 from mbd.report.page.origin import budget, copies, day, origin, request, weights
@@ -73,7 +73,7 @@ class PageContext:
     """what the last purge claims; None: as the statements about it say"""
     keys: tuple[str, ...] = ()
     """SHA-256 of the keys that signed it"""
-    standing: Standing | None = None
+    standing: PageStatus | None = None
     """whether it was in force when a store was asked; None: none was"""
     answered: tuple[str, ...] = ()
     """ids of the requests that it answers"""
@@ -139,7 +139,7 @@ def unsigned_page(predicate: Predicate, released: str, leakage: LeakageRecord | 
     )
 
 
-def _holds(standing: Standing | None) -> bool:
+def _holds(standing: PageStatus | None) -> bool:
     """Return whether what the certificate says may be the headline; without a store nothing stands against it."""
     return standing is None or standing.verdict in ("verified", "replaced")
 

@@ -149,7 +149,7 @@ class PageSection(Record):
     blocks: tuple[Block, ...]
 
 
-class Standing(Record):
+class PageStatus(Record):
     """What a store said of a certificate when its page was made."""
 
     verdict: Verdict
@@ -191,7 +191,7 @@ class Page(Record):
     """of a certificate: the start of its digest, to compare by eye and to file it"""
     address: str | None = None
     """where it is published, for the QR code; null: only its digest is known"""
-    standing: Standing | None = None
+    standing: PageStatus | None = None
     """whether it was in force when the page was made; null: no store was asked"""
     back: Link | None = None
     summary: tuple[str, ...]

@@ -31,9 +31,9 @@ from mbd.report.page.content import (
     Link,
     Page,
     PageSection,
+    PageStatus,
     PageTable,
     Plot,
-    Standing,
     Text,
     Verification,
 )
@@ -97,7 +97,7 @@ def _standing(page: Page) -> str:
     )
 
 
-def _successor(standing: Standing) -> str:
+def _successor(standing: PageStatus) -> str:
     return f"{standing.successor.label}: {_address(standing.successor.address)} " if standing.successor else ""
 
 
