@@ -20,6 +20,8 @@ def find_problems(name: str, params: Params, arguments: Mapping[str, Any]) -> It
             yield f"platform.{key}={getattr(platform, key)} is not pinned by digest (NAME@sha256:…)"
     if params.store.url.startswith("file://"):
         yield f"store.url={params.store.url} is a folder, which a pod has only if a volume is mounted there"
+    elif not platform.secrets:
+        yield "platform.secrets names no credentials, so the store is reached only if the service account may"
     if name != "sweep" and platform.keys_secret is None:
         yield "platform.keys_secret names no secret, so nothing can be signed"
     if name != "sweep" and platform.trust_config is None:

@@ -6,6 +6,7 @@ the run fails in `certify`. With `purge_copies` every copy of the old weights is
 `mbd request run` does the same without Kubeflow.
 """
 
+from functools import partial
 from typing import Any
 
 from kfp import dsl
@@ -27,6 +28,7 @@ from pipelines.placement import Need, place
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
+    put = partial(place, platform)
 
     @dsl.pipeline(
         name="mbd-delete", description="Delete modalities from the current model; attack, certify, publish it."
@@ -43,65 +45,27 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
         params: str = "",
     ) -> None:
         run = dsl.PIPELINE_JOB_ID_PLACEHOLDER
-        begun = fetch(
-            params=params,
-            name=model,
-            method=method,
-            epsilon=epsilon,
-            overrides=overrides,
-            modalities=modalities,
-            subjects=subjects,
-        )
-        start = place(begun, platform, Need.DATA, Need.LINEAGE_KEY, cached=False).outputs
+        named = {"params": params, "name": model, "method": method, "epsilon": epsilon, "overrides": overrides}
+        begun = fetch(**named, modalities=modalities, subjects=subjects)
+        start = put(begun, Need.DATA, Need.LINEAGE_KEY).outputs
         data = {"params": start["resolved"], "dataset": start["dataset"]}
-        asked = {"modalities": start["Output"], "subjects": subjects}
-        never_exposed = place(
-            registered_reference(**data, **asked, model=start["model"]), platform, Need.DATA, Need.GPU, cached=False
-        ).outputs["reference"]
-        deleted = place(
-            delete(**data, **asked, model=start["model"], reference=never_exposed),
-            platform,
-            Need.DATA,
-            Need.GPU,
-            Need.LINEAGE_KEY,
-            cached=False,
-        ).outputs["deleted"]
-        utility = place(
-            evaluate(**data, model=deleted, reference=never_exposed, subjects=subjects),
-            platform,
-            Need.DATA,
-            Need.LINEAGE_KEY,
-            cached=False,
-        ).outputs["evaluation"]
-        leakage = place(
-            attack(**data, **asked, before=start["model"], after=deleted, reference=never_exposed),
-            platform,
-            Need.DATA,
-            cached=False,
-        ).outputs["leakage"]
-        certificate = place(
-            certify(**data, deleted=deleted, leakage=leakage, evaluation=utility, request=request, run=run),
-            platform,
-            Need.DATA,
-            Need.SIGNING_KEYS,
-            cached=False,
-            retried=False,
+        wanted = {"modalities": start["Output"], "subjects": subjects}
+        trained = put(registered_reference(**data, **wanted, model=start["model"]), Need.DATA, Need.GPU)
+        models = {"before": start["model"], "reference": trained.outputs["reference"]}
+        done = delete(**data, **wanted, model=models["before"], reference=models["reference"])
+        models["after"] = put(done, Need.DATA, Need.GPU, Need.LINEAGE_KEY).outputs["deleted"]
+        measured = evaluate(**data, model=models["after"], reference=models["reference"], subjects=subjects)
+        utility = put(measured, Need.DATA, Need.LINEAGE_KEY).outputs["evaluation"]
+        leakage = put(attack(**data, **wanted, **models), Need.DATA).outputs["leakage"]
+        evidence = {"leakage": leakage, "evaluation": utility, "request": request, "run": run}
+        signed = put(
+            certify(**data, **evidence, deleted=models["after"]), Need.DATA, Need.SIGNING_KEYS, retried=False
         ).outputs["certificate"]
-        released = place(
-            publish(params=start["resolved"], certificate=certificate, deleted=deleted),
-            platform,
-            Need.DATA,
-            Need.SIGNING_KEYS,
-            cached=False,
-        ).outputs["published"]
+        final = {"params": start["resolved"], "deleted": models["after"]}
+        released = put(publish(**final, certificate=signed), Need.DATA, Need.SIGNING_KEYS).outputs["published"]
         # Not in a dsl.If: a task that is skipped leaves a run that succeeded in the state RUNNING.
-        proof = place(
-            purge(params=start["resolved"], published=released, deleted=deleted, requested=purge_copies),
-            platform,
-            Need.DATA,
-            Need.SIGNING_KEYS,
-            cached=False,
-        ).outputs["proof"]
-        place(require_purged(proof=proof), platform, cached=False, retried=False)
+        purged = purge(**final, published=released, requested=purge_copies)
+        proof = put(purged, Need.DATA, Need.SIGNING_KEYS).outputs["proof"]
+        put(require_purged(proof=proof), retried=False)
 
     return mbd_delete

@@ -1,7 +1,7 @@
 """Where and how a task runs, from the section `platform` of the parameters: image, resources, GPU, secrets, retries.
 
-Nothing here depends on a task's work. A task that must not be answered from Kubeflow's cache is placed with
-`cached=False`: whatever deletes, attacks, certifies, publishes or purges is done, not remembered.
+Nothing here depends on a task's work. A task is done, not remembered: only one that is placed with `cached=True` may be
+answered from Kubeflow's cache.
 """
 
 import re
@@ -30,10 +30,10 @@ class Need(Enum):
 
 
 def place(
-    task: Any,  # noqa: ANN401 -- kfp has no types
     platform: PlatformSettings,
+    task: Any,  # noqa: ANN401 -- kfp has no types
     *needs: Need,
-    cached: bool = True,
+    cached: bool = False,
     retried: bool = True,
 ) -> Any:  # noqa: ANN401
     """Set image, resources, volumes and retries of a task."""

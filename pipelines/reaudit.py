@@ -6,6 +6,7 @@ attacks found is signed and logged: passed, the certificate's next date is set; 
 no longer verifies, and an alert fires), and the run fails with the reason.
 """
 
+from functools import partial
 from typing import Any
 
 from kfp import dsl
@@ -17,6 +18,7 @@ from pipelines.placement import Need, place
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
+    put = partial(place, platform)
 
     @dsl.pipeline(name="mbd-reaudit", description="Attack what is published again; confirm or refute its certificate.")
     def mbd_reaudit(
@@ -26,33 +28,14 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
         params: str = "",
     ) -> None:
         begun = features(params=params, model=model, overrides=overrides, audits=True)
-        # Not from the cache: persons may have revoked their recordings since.
-        start = place(begun, platform, Need.DATA, cached=False).outputs
+        start = put(begun, Need.DATA).outputs
         data = {"params": start["resolved"], "dataset": start["dataset"]}
-        released = place(
-            published(params=start["resolved"], modality=modality), platform, Need.DATA, cached=False
-        ).outputs
-        never_exposed = place(
-            reference(**data, modalities=released["revoked"]), platform, Need.DATA, Need.GPU, cached=False
-        ).outputs["reference"]
-        leakage = place(
-            attack(**data, after=released["model"], reference=never_exposed, modalities=released["revoked"]),
-            platform,
-            Need.DATA,
-            cached=False,
-        ).outputs["leakage"]
-        place(
-            reaudit(
-                params=start["resolved"],
-                certificate=released["certificate"],
-                leakage=leakage,
-                run=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
-            ),
-            platform,
-            Need.STATE,
-            Need.SIGNING_KEYS,
-            cached=False,
-            retried=False,
-        )
+        released = put(published(params=start["resolved"], modality=modality), Need.DATA).outputs
+        trained = put(reference(**data, modalities=released["revoked"]), Need.DATA, Need.GPU)
+        models = {"after": released["model"], "reference": trained.outputs["reference"]}
+        leakage = put(attack(**data, **models, modalities=released["revoked"]), Need.DATA).outputs["leakage"]
+        audit = {"leakage": leakage, "run": dsl.PIPELINE_JOB_ID_PLACEHOLDER}
+        logged = reaudit(params=start["resolved"], certificate=released["certificate"], **audit)
+        put(logged, Need.STATE, Need.SIGNING_KEYS, retried=False)
 
     return mbd_reaudit

@@ -5,6 +5,7 @@
 charged to ledgers of its own, because a study is not a release.
 """
 
+from functools import partial
 from typing import Any
 
 from kfp import dsl
@@ -17,49 +18,21 @@ from pipelines.placement import Need, place
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
+    put = partial(place, platform)
+    remembered = partial(put, cached=True)
 
     @dsl.pipeline(name="mbd-sweep", description="Delete at many settings; attack and evaluate each result.")
     def mbd_sweep(settings: list[str], modalities: list[str], params: str = "") -> None:
-        begun = place(features(params=params), platform, Need.DATA).outputs
-        values, data = begun["resolved"], begun["dataset"]
-        model = place(train(params=values, dataset=data), platform, Need.DATA, Need.GPU).outputs["model"]
-        never_exposed = place(
-            reference(params=values, dataset=data, modalities=modalities), platform, Need.DATA, Need.GPU
-        ).outputs["reference"]
+        begun = remembered(features(params=params), Need.DATA).outputs
+        values, data = begun["resolved"], {"dataset": begun["dataset"]}
+        model = remembered(train(**data, params=values), Need.DATA, Need.GPU).outputs["model"]
+        trained = remembered(reference(**data, params=values, modalities=modalities), Need.DATA, Need.GPU)
+        beside = {**data, "reference": trained.outputs["reference"]}
         with dsl.ParallelFor(items=settings, name="each-setting") as setting:
-            own = place(overlay(params=values, setting=setting), platform).outputs["resolved"]
-            deleted = place(
-                delete(
-                    params=own,
-                    dataset=data,
-                    model=model,
-                    reference=never_exposed,
-                    modalities=modalities,
-                    subjects=[],
-                ),
-                platform,
-                Need.DATA,
-                Need.GPU,
-                cached=False,
-            ).outputs["deleted"]
-            place(
-                evaluate(params=own, dataset=data, model=deleted, reference=never_exposed),
-                platform,
-                Need.DATA,
-                cached=False,
-            )
-            place(
-                attack(
-                    params=own,
-                    dataset=data,
-                    before=model,
-                    after=deleted,
-                    reference=never_exposed,
-                    modalities=modalities,
-                ),
-                platform,
-                Need.DATA,
-                cached=False,
-            )
+            beside["params"] = remembered(overlay(params=values, setting=setting)).outputs["resolved"]
+            done = delete(**beside, model=model, modalities=modalities, subjects=[])
+            deleted = put(done, Need.DATA, Need.GPU).outputs["deleted"]
+            put(evaluate(**beside, model=deleted), Need.DATA)
+            put(attack(**beside, before=model, after=deleted, modalities=modalities), Need.DATA)
 
     return mbd_sweep

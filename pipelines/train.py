@@ -6,6 +6,7 @@ the one that is (`registration.metric`, `registration.margin`); a model that los
 is answered from Kubeflow's cache: a training that is asked for again is done again.
 """
 
+from functools import partial
 from typing import Any
 
 from kfp import dsl
@@ -27,6 +28,7 @@ def _refuse_no_claim(platform: PlatformSettings) -> None:
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
+    put = partial(place, platform)
 
     @dsl.pipeline(
         name="mbd-train", description="Train a model and its references; register them, and promote the model."
@@ -41,20 +43,15 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
         if shards > 1:
             _refuse_no_claim(platform)
             parts = [extract(**named, shard=shard, shards=shards) for shard in range(shards)]
-            begun.after(*(place(part, platform, Need.DATA, cached=False) for part in parts))
-        made = place(begun, platform, Need.DATA, cached=False).outputs
+            begun.after(*(put(part, Need.DATA) for part in parts))
+        made = put(begun, Need.DATA).outputs
         data = {"params": made["resolved"], "dataset": made["dataset"]}
-        whole = place(train(**data), platform, Need.DATA, Need.GPU, cached=False).outputs["model"]
+        whole = put(train(**data), Need.DATA, Need.GPU).outputs["model"]
         with dsl.ParallelFor(items=made["Output"], name="each-modality") as modality:
-            never_exposed = place(reference(**data, modality=modality), platform, Need.DATA, Need.GPU, cached=False)
-        place(evaluate(**data, model=whole), platform, Need.DATA, cached=False)
+            never_exposed = put(reference(**data, modality=modality), Need.DATA, Need.GPU)
+        put(evaluate(**data, model=whole), Need.DATA)
         references = dsl.Collected(never_exposed.outputs["reference"])
-        place(
-            register(**data, model=whole, references=references, run=dsl.PIPELINE_JOB_ID_PLACEHOLDER),
-            platform,
-            Need.DATA,
-            Need.SIGNING_KEYS,
-            cached=False,
-        )
+        registered = register(**data, model=whole, references=references, run=dsl.PIPELINE_JOB_ID_PLACEHOLDER)
+        put(registered, Need.DATA, Need.SIGNING_KEYS)
 
     return mbd_train

@@ -222,6 +222,9 @@ def test_a_dry_run_says_what_the_cluster_would_lack(kubeflow: Kubeflow) -> None:
         "platform.trust_config=trust",
     )
     settings = [part for setting in ready for part in ("--set", setting)]
+    credentials, _ = json.loads(CliRunner().invoke(group, [*call, *settings]).stdout)["problems"]
+    assert credentials.startswith("platform.secrets names no credentials")
+    settings += ["--set", "platform.secrets={mbd-store: {AWS_ACCESS_KEY_ID: AWS_ACCESS_KEY_ID}}"]
     (problem,) = json.loads(CliRunner().invoke(group, [*call, *settings]).stdout)["problems"]
     assert problem.startswith("model and modalities were not compared with the store")
     weak = CliRunner().invoke(group, [*call, *settings, "--set", "attacks.tolerance=0.2"])

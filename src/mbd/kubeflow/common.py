@@ -156,8 +156,6 @@ def _loaded(text: str, *settings: str) -> Params:
 @contextmanager
 def running(params: Artifact, command: str) -> Iterator[Params]:
     """Within: the parameters, in the context of a step, which verifies the artifacts that it reads."""
-    from mbd.kubeflow.common import verify_artifact
-
     values = load_params(Path(params.path))
     with step_context(values, command, warn=_LOG.warning, verify=verify_artifact):
         yield values

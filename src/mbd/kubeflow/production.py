@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mbd.files import to_json, write_file
 from mbd.formats.files import REPORT
-from mbd.kubeflow.common import Artifact, environment, origin, running, task, write_resolved
+from mbd.kubeflow.common import Artifact, environment, origin, running, sealed, task, work_folder, write_resolved
 
 _NO_REFERENCE = "Single subjects are deleted; the deletion is exact and needs no reference.\n"
 _LOG = logging.getLogger(__name__)
@@ -32,7 +32,6 @@ def fetch(
     Returns:
         What is deleted from it.
     """
-    from mbd.kubeflow.common import sealed, work_folder
     from mbd.kubeflow.data import bring_features, keep_shared
     from mbd.production.answers import refuse_not_held
     from mbd.production.releases import fetch_release, not_taken
@@ -69,7 +68,6 @@ def registered_reference(
         reference.metadata["trained"] = False
         write_file(Path(reference.path) / REPORT, _NO_REFERENCE)
         return
-    from mbd.kubeflow.common import sealed
     from mbd.kubeflow.data import feature_set
     from mbd.model.checkpoint import load_model
     from mbd.production.releases import find_base, obtain_reference

@@ -7,8 +7,7 @@ process ended well. Models go in and out encrypted where crypto-shredding is ena
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
@@ -19,15 +18,19 @@ from mbd.formats.leakage import LEAKAGE
 from mbd.kubeflow.common import (
     Artifact,
     environment,
+    have_keys,
+    hide_persons,
     numbers,
     origin,
     running,
+    sealed,
     task,
+    work_folder,
     write_artifact,
     write_resolved,
 )
 from mbd.outputs import read_step
-from mbd.params import Params, load_params
+from mbd.params import load_params
 
 # Tasks import steps when they run: a task does not wait for the imports of the others.
 NOT_ATTACKED = "Single subjects were forgotten; attacks are about whole modalities, so nothing was attacked.\n"
@@ -52,7 +55,6 @@ def features(
     Returns:
         The modalities to train references without.
     """
-    from mbd.kubeflow.common import work_folder
     from mbd.kubeflow.data import bring_features, keep_shared
     from mbd.steps.revoked import read_revoked, revocable
 
@@ -101,30 +103,19 @@ def train(
     without: Sequence[str] = (),
 ) -> None:
     """Train, as if there were no modalities `without`."""
-    from mbd.steps import train as step
-
-    with _training(params, dataset, model, without) as (values, folder, out):
-        result = step.run(values, folder, out, tuple(without))
-    if result:
-        _LOG.info(step.to_text([result]))
-        model.metadata["sha256"] = result.sha256
-        metrics.metadata |= numbers(result.metrics)
-
-
-@contextmanager
-def _training(
-    params: Artifact, dataset: Artifact, model: Artifact, without: Sequence[str] = (), seed: int = -1
-) -> Iterator[tuple[Params, Path, Path]]:
-    """Within: parameters, FeatureSet, and the folder for the model, which is then sealed."""
     from mbd.features.contract import FeatureSet
-    from mbd.kubeflow.common import have_keys, sealed
     from mbd.kubeflow.data import feature_set
+    from mbd.steps import train as step
 
     with running(params, "train") as values, feature_set(Path(dataset.path), values) as folder:
         data = FeatureSet.open(folder, without=tuple(without))
         have_keys(values.shredding, data.manifest.name, data.modalities)
         with sealed(values.shredding, model) as out:
-            yield values, folder, out
+            result = step.run(values, folder, out, tuple(without))
+    if result:
+        _LOG.info(step.to_text([result]))
+        model.metadata["sha256"] = result.sha256
+        metrics.metadata |= numbers(result.metrics)
 
 
 @task
@@ -159,7 +150,6 @@ def delete(
     deleted: Artifact,
 ) -> None:
     """Carry out the request: for whole modalities, or for persons, by their pseudonyms."""
-    from mbd.kubeflow.common import hide_persons, sealed
     from mbd.kubeflow.data import feature_set
     from mbd.production.answers import read_subjects
     from mbd.production.stages import Stages
@@ -301,7 +291,6 @@ def require_purged(proof: Artifact) -> None:
 @task
 def published(params: Artifact, modality: str, model: Artifact) -> tuple[list[str], str]:
     """Fetch the current release without a modality; return all that was ever deleted from it, and its certificate."""
-    from mbd.kubeflow.common import sealed
     from mbd.steps.certificates import fetch_certified
 
     with running(params, "certificate-fetch") as values, sealed(values.shredding, model) as out:
