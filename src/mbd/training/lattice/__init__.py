@@ -34,7 +34,7 @@ from mbd.model.coordinates import Projection, on_grid
 from mbd.model.lattice import LatticeShape, chosen_tags, read_projection
 from mbd.params import Params
 from mbd.tensors import Array, release, scratch
-from mbd.training.lattice.module import ModuleRows, TrainedModule, train_module
+from mbd.training.lattice.module import ModuleRows, TrainedModule, name_tensors, train_module
 from mbd.training.lattice.ridge import FoldedRidge, PatternSums, assign_folds, fold_numbers
 from mbd.training.trained import Trained, model_record, recorded_training
 
@@ -45,13 +45,7 @@ _STRENGTHS = "ridge.strengths"
 
 
 def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool) -> Trained:
-    """Train on `feature_set`; in closed form nothing is kept in `work`.
-
-    Args:
-        feature_set: The data.
-        params: Parameters of model and training.
-        work: Folder for what is finished.
-        progress: Whether to show how far it is.
+    """Train on `feature_set`; what is finished is kept in `work`, in closed form nothing.
 
     Raises:
         UsageError: There would be more modules than can be trained, or the factory of networks does not fit.
@@ -62,8 +56,7 @@ def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progre
     if spec.member:
         from mbd.training.lattice.networks import Training, train_networks  # noqa: PLC0415 -- imports torch
 
-        settings = params.training
-        training = Training(feature_set.folder, manifest, spec, seed, settings.processes, settings.device)
+        training = Training.of(feature_set, spec, seed, params.training)
         tensors, provenance, report = train_networks(training, tags, work=work, progress=progress)
     else:
         feature_set.require_vectors("lattice")
@@ -82,8 +75,7 @@ def retrain(
     if spec.member:
         from mbd.training.lattice.networks import Training, train_networks  # noqa: PLC0415 -- imports torch
 
-        settings = params.training
-        training = Training(retained.folder, retained.manifest, spec, seed, settings.processes, settings.device)
+        training = Training.of(retained, spec, seed, params.training)
         tags = [tag for tag in chosen_tags(spec, record.modalities) if modality in tag]
         with tempfile.TemporaryDirectory() as work:
             return train_networks(training, tags, work=Path(work))[:2]
@@ -160,9 +152,15 @@ def train_modules(
     with threadpool_limits(limits=1):
         training = _LatticeTraining(rows, spec, seed, classes, wanted, fitted or FittedModalities())
         modules = training.train(progress)
-    projections = {m: p for m, p in training.projections.items() if only in (None, m)}
-    tensors, provenance = _named_tensors(modules, projections)
-    return tensors, provenance, [{"tag": "+".join(module.tag), **module.report} for module in modules]
+    tensors, provenance = {}, {}
+    for m, projection in training.projections.items():
+        for part in Projection.__dataclass_fields__ if only in (None, m) else ():
+            name = projection_name(m, part)
+            tensors[name] = getattr(projection, part)
+            provenance[name] = describe(tensors[name], (m,), belongs_to=m)
+    own, seen = name_tensors({module.tag: module.tensors for module in modules})
+    report: list[dict[str, float | str]] = [{"tag": "+".join(module.tag), **module.report} for module in modules]
+    return tensors | own, provenance | seen, report
 
 
 def make_projection(matrix: Columns, components: int) -> Projection:
@@ -249,22 +247,3 @@ class _LatticeTraining:
         )
         start = tuple(self.strengths[m] for m in tag) if len(tag) > 1 else ()
         return train_module(tag, rows, ridge, self.projections, start, self.spec, seed=self.seed, classes=self.classes)
-
-
-def _named_tensors(
-    modules: list[TrainedModule], projections: Mapping[str, Projection]
-) -> tuple[dict[str, Array], dict[str, TensorRecord]]:
-    """Return the tensors of modules and projections by name, and what each has seen."""
-    tensors, provenance = {}, {}
-    for m, projection in projections.items():
-        for part in Projection.__dataclass_fields__:
-            name = projection_name(m, part)
-            tensors[name] = getattr(projection, part)
-            provenance[name] = describe(tensors[name], (m,), belongs_to=m)
-    for module in modules:
-        alone = module.tag[0] if len(module.tag) == 1 else None
-        for part, tensor in module.tensors.items():
-            name = tensor_name(module.tag, part)
-            tensors[name] = tensor
-            provenance[name] = describe(tensor, module.tag, belongs_to=alone)
-    return tensors, provenance

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mbd.blocks import Columns
-from mbd.formats.model import Tag, landmarks_name
+from mbd.formats.model import Tag, TensorRecord, landmarks_name, tensor_name
+from mbd.model.checkpoint import describe
 from mbd.model.coordinates import Projection, mean_distances, on_grid, similarities
 from mbd.model.lattice import LatticeShape
 from mbd.randomness import stream
@@ -65,6 +66,19 @@ class TrainedModule:
     tag: Tag
     tensors: Mapping[str, Array]
     report: Mapping[str, float]
+
+
+def name_tensors(
+    modules: Mapping[Tag, Mapping[str, Array]],
+) -> tuple[dict[str, Array], dict[str, TensorRecord]]:
+    """Return the tensors of modules by name, and what each has seen."""
+    tensors, provenance = {}, {}
+    for tag, parts in modules.items():
+        for part, tensor in parts.items():
+            name = tensor_name(tag, part)
+            tensors[name] = tensor
+            provenance[name] = describe(tensor, tag, belongs_to=tag[0] if len(tag) == 1 else None)
+    return tensors, provenance
 
 
 def train_module(

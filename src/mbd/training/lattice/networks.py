@@ -18,15 +18,15 @@ from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.features import Manifest
-from mbd.formats.model import LatticeSpec, Tag, TensorRecord, tensor_name
+from mbd.formats.model import LatticeSpec, Tag, TensorRecord
 from mbd.logs import progress_bar
-from mbd.model.checkpoint import describe
 from mbd.model.deep_lattice import NETWORK, member_architecture, refuse_fixed_shape
 from mbd.model.module import ModuleBackbone
 from mbd.params.learning import TrainingSettings
 from mbd.randomness import stream_seed
 from mbd.tensors import Array
 from mbd.training.distributed import ProcessGroup
+from mbd.training.lattice.module import name_tensors
 from mbd.training.lattice.ridge import assign_folds
 from mbd.training.loop import Snapshots, TrainingState, as_tensors
 from mbd.training.module import ModuleRun
@@ -42,8 +42,13 @@ class Training:
     manifest: Manifest
     spec: LatticeSpec
     seed: int
-    processes: int = 1
-    device: str = "auto"
+    processes: int
+    device: str
+
+    @classmethod
+    def of(cls, data: FeatureSet, spec: LatticeSpec, seed: int, settings: TrainingSettings) -> "Training":
+        """Return the trainings of a lattice on this data, in as many processes as the settings say."""
+        return cls(data.folder, data.manifest, spec, seed, settings.processes, settings.device)
 
     def settings(self, tag: Tag, fold: int | None) -> TrainingSettings:
         """Return the settings of one network; a member always has its whole tag, so nothing is hidden from it."""
@@ -72,32 +77,8 @@ def train_networks(
     work: Path,
     progress: bool = False,
 ) -> tuple[dict[str, Array], dict[str, TensorRecord], list[dict[str, float | str]]]:
-    """Train the networks of `tags`; return their tensors, provenance and report.
-
-    Args:
-        training: Data, specification and seed.
-        tags: The sets of modalities.
-        work: Folder for what is finished.
-        progress: Whether to show how far it is.
-
-    """
+    """Train the networks of those tags that enough rows have; return their tensors, provenance and report."""
     refuse_fixed_shape(training.spec, tags, training.manifest.classes)
-    networks = _network_tensors(training, tags, work, progress)
-    tensors: dict[str, Array] = {}
-    provenance: dict[str, TensorRecord] = {}
-    report: list[dict[str, float | str]] = []
-    for tag, own in networks.items():
-        for part, tensor in sorted(own.items()):
-            tensors[tensor_name(tag, part)] = tensor
-            provenance[tensor_name(tag, part)] = describe(tensor, tag, belongs_to=tag[0] if len(tag) == 1 else None)
-        report.append({"tag": "+".join(tag), "rows": float(own["rows"]), "rmse": float(own["sigma"])})
-    return tensors, provenance, report
-
-
-def _network_tensors(
-    training: Training, tags: Collection[Tag], work: Path, progress: bool
-) -> dict[Tag, dict[str, Array]]:
-    """Train the networks of those tags that enough rows have; return the tensors of each."""
     plans = {tag: plan for tag in tags if (plan := _plan(training, tag)) is not None}
     tasks = [task for tag in sorted(plans, key=len, reverse=True) for task in plans[tag].tasks(training, work)]
     results: dict[tuple[Tag, int | None], tuple[dict[str, Array], Array]] = {}
@@ -108,12 +89,18 @@ def _network_tensors(
         for task, result in zip(tasks, mapped(_train, tasks), strict=True):
             results[task.tag, task.fold] = result
             bar.update()
-    tensors = {}
+    modules: dict[Tag, dict[str, Array]] = {}
+    report: list[dict[str, float | str]] = []
     for tag, plan in plans.items():
-        error = plan.error({fold: results[tag, fold][1] for fold in plan.folds})
+        predicted = np.zeros(plan.targets.shape)
+        for fold in plan.folds:
+            predicted[plan.of_fold == fold] = results[tag, fold][1]
+        error = max(float(np.sqrt(((plan.targets - predicted) ** 2).mean())), 1e-12)
         kept = {f"{NETWORK}{name}": tensor for name, tensor in results[tag, None][0].items()}
-        tensors[tag] = kept | {"sigma": np.array(max(error, 1e-12)), "rows": np.array(len(plan.rows))}
-    return tensors
+        kept |= {"sigma": np.array(error), "rows": np.array(len(plan.rows))}
+        modules[tag] = dict(sorted(kept.items()))
+        report.append({"tag": "+".join(tag), "rows": float(len(plan.rows)), "rmse": error})
+    return *name_tensors(modules), report
 
 
 @dataclass(frozen=True)
@@ -142,22 +129,13 @@ class _Plan:
             folder = work / f"{'+'.join(self.tag)}.{'all' if fold is None else fold}"
             yield _Task(training, self.tag, fold, self.rows[~out], self.valid, self.rows[out], folder)
 
-    def error(self, predicted: dict[int, Array]) -> float:
-        """Return the root mean square of the out-of-fold errors."""
-        guess = np.zeros(self.targets.shape)
-        for fold, values in predicted.items():
-            guess[self.of_fold == fold] = values
-        return float(np.sqrt(((self.targets - guess) ** 2).mean()))
-
 
 def _plan(training: Training, tag: Tag) -> _Plan | None:
     """Return the rows of a tag, or None if it has too few to be trained and judged."""
     data = _data(training, tag)
     train, valid = data.split("train"), data.split("valid")
     folds = assign_folds(train.groups, training.spec.folds, training.seed)
-    there = [np.array(train.available[m]) for m in tag]
-    rows = np.flatnonzero(np.all(there, axis=0))
-    chosen_by = np.flatnonzero(np.all([valid.available[m] for m in tag], axis=0))
+    rows, chosen_by = (np.flatnonzero(np.all([s.available[m] for m in tag], axis=0)) for s in (train, valid))
     if len(np.unique(folds[rows])) < 2 or not len(chosen_by):
         if len(tag) == 1:
             raise DataError(
