@@ -71,7 +71,8 @@ def clone(repository: str, folder: Path) -> None:
     done = git("clone", "--quiet", "--no-checkout", "--", shown, str(folder), settings=settings)
     if done.returncode == 0:
         return
-    reason = _reason(done.stderr)
+    lines = without_credentials(done.stderr).strip().splitlines()
+    reason = lines[-1].removeprefix("fatal: ") if lines else "git gave no reason"
     if _LOGIN_REFUSED.search(reason):
         raise DataError(
             f"the git repository refused the credentials: {reason}",
@@ -98,8 +99,3 @@ def resolve(folder: Path, rev: str) -> str:
         value=rev,
         hint="give a branch, a tag or a commit that has been pushed",
     )
-
-
-def _reason(message: str) -> str:
-    lines = without_credentials(message).strip().splitlines()
-    return lines[-1].removeprefix("fatal: ") if lines else "git gave no reason"

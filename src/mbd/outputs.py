@@ -155,7 +155,7 @@ def whole_folder(out: Path, step: str) -> Iterator[Path]:
     """
     _check_replaceable(out, step)
     out.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(out)
+    remove_abandoned(out.parent, f".{out.name}.partial.*")
     temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.partial."))
     with locked(temporary, wait=False):
         try:
@@ -202,8 +202,9 @@ def _swap(temporary: Path, out: Path) -> None:
     sync(out.parent)
 
 
-def _remove_abandoned(out: Path) -> None:
-    for folder in out.parent.glob(f".{out.name}.partial.*"):
+def remove_abandoned(parent: Path, pattern: str) -> None:
+    """Remove what killed processes have left: folders of this name that no process has locked."""
+    for folder in parent.glob(pattern):
         if not folder.is_dir():
             continue
         try:

@@ -212,10 +212,17 @@ def invalid(
     hint: str | None = None,
     kind: type[MbdError] = DataError,
 ) -> MbdError:
-    """Return the error for a record that does not follow its schema: the first problem, and the key that has it."""
+    """Return the error for a record that does not follow its schema."""
+    problem, key, _ = first_problem(error)
+    return kind(f"the {what} is not valid: {problem}", file=file, key=key or None, hint=hint)
+
+
+def first_problem(error: ValidationError) -> tuple[str, str, str | None]:
+    """Return the first problem, the key that has it, and the value there unless that is a mapping."""
     first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) if str(part).isprintable() else ascii(part) for part in first["loc"]) or None
-    return kind(f"the {what} is not valid: {first['msg'].removeprefix('Value error, ')}", file=file, key=key, hint=hint)
+    key = ".".join(str(part) if str(part).isprintable() else ascii(part) for part in first["loc"])
+    value = None if isinstance(first["input"], dict) else repr(first["input"])
+    return first["msg"].removeprefix("Value error, "), key, value
 
 
 def json_schema(record: type[Record], **head: str) -> str:

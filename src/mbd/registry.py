@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from mbd.errors import MbdError, UsageError, extras_named
+from mbd.records import first_problem
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -132,8 +133,8 @@ class Registry(Generic[T]):
         """
         if self.is_path(name):
             return None
-        own = None if self.check(name) in self.builtin else getattr(self.get(name), "settings", None)
-        settings: type[BaseModel] | None = own
+        built_in = self.check(name) in self.builtin
+        settings: type[BaseModel] | None = None if built_in else getattr(self.get(name), "settings", None)
         if settings is None:
             if options:
                 raise UsageError(f"the {self.what} {name} has no options", key=key, value=", ".join(options))
@@ -141,13 +142,9 @@ class Registry(Generic[T]):
         try:
             return settings.model_validate(dict(options))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise UsageError(
-                first["msg"].removeprefix("Value error, "),
-                key=".".join([key, *(str(part) for part in first["loc"])]),
-                value=None if isinstance(first["input"], dict) else repr(first["input"]),
-                hint=f"options of {name}: {', '.join(settings.model_fields)}",
-            ) from error
+            problem, option, value = first_problem(error)
+            hint = f"options of {name}: {', '.join(settings.model_fields)}"
+            raise UsageError(problem, key=f"{key}.{option}".rstrip("."), value=value, hint=hint) from error
 
     @cached_property
     def _plugins(self) -> "dict[str, list[EntryPoint]]":

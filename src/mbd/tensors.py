@@ -95,16 +95,12 @@ def scratch(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
 
 def release(array: Array) -> None:
     """Give back the memory of an array that lies in a file; it is read again when it is needed again."""
-    if (mapped := _file_of(array)) is not None:
+    if (mapped := file_of(array)) is not None:
         mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def lies_in_file(array: Array) -> bool:
-    """Say whether an array is read from a file when it is looked at."""
-    return _file_of(array) is not None
-
-
-def _file_of(array: Array) -> mmap.mmap | None:
+def file_of(array: Array) -> mmap.mmap | None:
+    """Return the file from which an array is read when it is looked at, if it lies in one."""
     owner: object = array
     while isinstance(owner, np.ndarray):
         owner = owner.base
@@ -162,9 +158,9 @@ def _check_coverage(path: Path, header: dict[str, Any], size: int) -> None:
             ):
                 numbers = [begin, end, *shape]
             case _:
-                raise _damaged(path, f"tensor {name!r} is described as {_short(entry)}")
+                raise _damaged(path, f"tensor {name!r} is described as {reprlib.repr(entry)}")
         if dtype not in _DTYPES or not all(type(n) is int and n >= 0 for n in numbers):
-            raise _damaged(path, f"tensor {name!r} is described as {_short(entry)}")
+            raise _damaged(path, f"tensor {name!r} is described as {reprlib.repr(entry)}")
         if not name.isprintable():
             raise _damaged(path, f"a tensor has the unprintable name {name!r}")
         if end - begin != math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize or end > size:
@@ -177,10 +173,6 @@ def _check_coverage(path: Path, header: dict[str, Any], size: int) -> None:
         reached = end
     if reached != size:
         raise _damaged(path, f"{size - reached} bytes follow the last tensor")
-
-
-def _short(entry: object) -> str:
-    return reprlib.repr(entry)
 
 
 def _view(mapped: mmap.mmap, entry: dict[str, Any], start: int) -> Array:

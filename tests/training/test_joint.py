@@ -12,7 +12,7 @@ from mbd.errors import DataError, MbdError, UsageError
 from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.params import Params
-from mbd.tensors import lies_in_file
+from mbd.tensors import file_of
 from mbd.training import data as training_data
 from mbd.training.joint import train_joint
 from mbd.training.optimiser import rate_factor
@@ -59,7 +59,7 @@ def test_rows_that_are_read_from_files_batch_by_batch_give_the_same_bytes(
 ) -> None:
     in_memory = train(data, tmp_path, "training.epochs=2").tensors
     monkeypatch.setattr(training_data, "_IN_MEMORY", 0)
-    assert lies_in_file(training_data.rows_with_something(open_set(data), "train").features["text"])
+    assert file_of(training_data.rows_with_something(open_set(data), "train").features["text"])
     from_files = train(data, tmp_path, "training.epochs=2").tensors
     assert all(from_files[name].tobytes() == tensor.tobytes() for name, tensor in in_memory.items())
 

@@ -27,7 +27,8 @@ def to_markdown(results: Results) -> str:
         names = [regime.name for regime in results.regimes(kind)]
         if names:
             parts += [f"## {title}"]
-            parts += [_by_regime(results, ["full", *names, average], metrics) for metrics in groups]
+            lines = [(name, Condition(name)) for name in ("full", *names, average)]
+            parts += [_by_condition(results, lines, metrics) for metrics in groups]
     parts += ["## Corruption", *(_corruption(results, metrics) for metrics in groups)]
     if tests := [test for test in results.comparisons() if test.comparison.pairs > 1]:
         parts += ["## Paired two-tailed t-tests over seeds", _tests(tests)]
@@ -55,8 +56,8 @@ def _overview(results: Results, metrics: Sequence[str]) -> str:
     return table([_title(metrics), *(escape(condition.regime) for condition in columns)], lines)
 
 
-def _by_regime(results: Results, regimes: Sequence[str], metrics: Sequence[str]) -> str:
-    lines = [[escape(name), *_cells(results.methods, Condition(name), metrics)] for name in regimes]
+def _by_condition(results: Results, conditions: Sequence[tuple[str, Condition]], metrics: Sequence[str]) -> str:
+    lines = [[escape(name), *_cells(results.methods, condition, metrics)] for name, condition in conditions]
     return table([_title(metrics), *(escape(method.name) for method in results.methods)], lines)
 
 
@@ -75,16 +76,12 @@ def _cells(methods: Sequence[EvaluatedMethod], condition: Condition, metrics: Se
 
 def _corruption(results: Results, metrics: Sequence[str]) -> str:
     conditions = [
-        Condition(name, corrupted)
+        (f"{name}, {'corrupted' if corrupted else 'clean'}", Condition(name, corrupted))
         for name in HEADLINES
         for corrupted in (False, True)
         if results.methods[0].spread(Condition(name), metrics[0])
     ]
-    lines = [
-        [f"{escape(c.regime)}, {'corrupted' if c.corrupted else 'clean'}", *_cells(results.methods, c, metrics)]
-        for c in conditions
-    ]
-    return table([_title(metrics), *(escape(method.name) for method in results.methods)], lines)
+    return _by_condition(results, conditions, metrics)
 
 
 def _tests(tests: Sequence[Tested]) -> str:

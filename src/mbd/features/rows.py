@@ -106,7 +106,11 @@ class Rows:
         def both(name: str) -> dict[str, Array]:
             parts_of = [getattr(part, name) for part in parts]
             common = [m for m in parts_of[0] if all(m in other for other in parts_of)]
-            return {m: _concatenated([part[m] for part in parts_of]) for m in common}
+            return {m: joined([part[m] for part in parts_of]) for m in common}
+
+        def joined(arrays: list[Array]) -> Array:
+            whole = scratch((sum(map(len, arrays)), *arrays[0].shape[1:]), np.result_type(*arrays))
+            return np.concatenate(arrays, out=whole)
 
         ids, groups, labels = (
             np.concatenate([getattr(p, name) for p in parts]) for name in ("ids", "groups", "labels")
@@ -124,13 +128,6 @@ class Rows:
             {m: take_rows(x, index) for m, x in self.features.items()},
             *({m: x[index] for m, x in part.items()} for part in parts),
         )
-
-
-def _concatenated(parts: Sequence[Array]) -> Array:
-    kind = np.result_type(*parts)
-    joined = scratch((sum(map(len, parts)), *parts[0].shape[1:]), kind)
-    np.concatenate(parts, out=joined)
-    return joined
 
 
 @dataclass(frozen=True)

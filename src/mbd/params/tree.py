@@ -20,6 +20,7 @@ from mbd.params.operations import (
     ShreddingSettings,
     StoreSettings,
 )
+from mbd.records import first_problem
 
 if TYPE_CHECKING:
     from mbd.params.resolve import Params
@@ -47,7 +48,9 @@ def validate_tree(tree: dict[str, Any], file: Path | None, kind: type[S]) -> S:
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
-        raise _usage_error(error, file) from error
+        problem, key, value = first_problem(error)
+        hint = f"`mbd params` prints every parameter with its meaning ({error.error_count()} to correct)"
+        raise UsageError(problem, file=file, key=key, value=value, hint=hint) from error
     except UsageError as error:  # from a registry: it has the key
         error.file = error.file or file
         raise
@@ -116,19 +119,6 @@ def _nearest(key: str, known: list[str]) -> str:
     last = key.rpartition(".")[2]
     close += [k for k in known if k.rpartition(".")[2] == last][:1]
     return f"did you mean {close[0]}?" if close else _LIST
-
-
-def _usage_error(error: ValidationError, file: Path | None) -> UsageError:
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"])
-    value = first["input"]
-    return UsageError(
-        first["msg"].removeprefix("Value error, "),
-        file=file,
-        key=key,
-        value=None if isinstance(value, dict) else repr(value),
-        hint=f"`mbd params` prints every parameter with its meaning ({error.error_count()} to correct)",
-    )
 
 
 class ReaderParams(Settings):

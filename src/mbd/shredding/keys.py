@@ -114,7 +114,11 @@ class Keyring:
         with self._locked():
             record = read_shredding(self.folder)
             chosen = [key.id for key in record.of(lineage, modalities, kinds)]
-            self._refuse_unknown(record, lineage, modalities, chosen)
+            known = {key.name.modality for key in record.keys if key.id in chosen}
+            if missing := [modality for modality in modalities if modality not in known]:
+                existing = ", ".join(str(key.name) for key in record.keys) or "none"
+                problem = f"the lineage {lineage} never had a key of {missing[0]}"
+                raise UsageError(problem, file=self.folder / RECORD, hint=f"existing keys: {existing}")
             for key in record.keys:
                 if key.id in chosen and key.destroyed is None:
                     begun = Destruction(reason=reason, requested=now(), done=None)
@@ -143,18 +147,6 @@ class Keyring:
                     self._write_key(entry, self._unwrap(entry, self.wrapper), wrapper)
             self.wrapper = wrapper
             return len(living)
-
-    def _refuse_unknown(
-        self, record: ShreddingRecord, lineage: str, modalities: tuple[str, ...], chosen: list[str]
-    ) -> None:
-        known = {key.name.modality for key in record.keys if key.id in chosen}
-        if missing := [modality for modality in modalities if modality not in known]:
-            existing = ", ".join(str(key.name) for key in record.keys) or "none"
-            raise UsageError(
-                f"the lineage {lineage} never had a key of {missing[0]}",
-                file=self.folder / RECORD,
-                hint=f"existing keys: {existing}",
-            )
 
     def _file(self, identity: str) -> Path:
         return self.folder / f"{identity}.json"

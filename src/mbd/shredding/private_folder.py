@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from mbd import outputs
 from mbd.errors import UsageError
 from mbd.files import locked
 
@@ -33,7 +34,7 @@ def private_folder(parent: str | None, key: str = _KEY) -> Iterator[Path]:
     home = _home(parent, key)
     with ExitStack() as held:
         with locked(home, wait=True):
-            _remove_abandoned(home)
+            outputs.remove_abandoned(home, f"{_PREFIX}*")
             folder = Path(tempfile.mkdtemp(dir=home, prefix=_PREFIX))
             held.enter_context(locked(folder, wait=True))
         try:
@@ -46,7 +47,7 @@ def remove_abandoned(parent: str | None) -> None:
     """Remove the leftovers of killed processes."""
     home = _home(parent)
     with locked(home, wait=True):
-        _remove_abandoned(home)
+        outputs.remove_abandoned(home, f"{_PREFIX}*")
 
 
 def refuse_without_room(folder: Path, needed: int) -> None:
@@ -79,12 +80,3 @@ def _home(parent: str | None, key: str = _KEY) -> Path:
             hint="remove it, or name another folder; it must be your own, with mode 0700",
         )
     return home
-
-
-def _remove_abandoned(home: Path) -> None:
-    for folder in home.glob(f"{_PREFIX}*"):
-        try:
-            with locked(folder, wait=False):
-                shutil.rmtree(folder)
-        except (BlockingIOError, FileNotFoundError):
-            continue  # a process is using it, or has just removed it

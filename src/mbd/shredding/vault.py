@@ -94,16 +94,12 @@ def is_encrypted(folder: Path) -> bool:
 
 def encrypt_folder(folder: Path, out: Path, keyring: Keyring, lineage: str | None = None) -> int:
     """Encrypt a folder to `out`; return the number of encrypted files."""
-    count = 0
     with whole_folder(out, _writer(folder)) as new:
-        parts = units(folder, lineage)
-        secret = {file for unit in parts for file in unit.plain()}
+        secret = {file: unit for unit in units(folder, lineage) for file in unit.plain()}
         shutil.copytree(folder, new, dirs_exist_ok=True, ignore=_but(lambda file: file not in secret))
-        for unit in parts:
-            for file in unit.plain():
-                _encrypt_file(unit, file, new / f"{file.relative_to(folder)}{SUFFIX}", keyring)
-                count += 1
-    return count
+        for file, unit in secret.items():
+            _encrypt_file(unit, file, new / f"{file.relative_to(folder)}{SUFFIX}", keyring)
+    return len(secret)
 
 
 def encrypt_in_place(folder: Path, keyring: Keyring, lineage: str | None = None) -> int:
@@ -130,15 +126,12 @@ def decrypt_folder(
     folder: Path, out: Path, keyring: Keyring, lineage: str | None = None, warn: Warn = lambda _: None
 ) -> int:
     """Decrypt a folder into the empty folder `out`; return the number of encrypted files."""
-    parts = units(folder, lineage)
-    sealed = {file for unit in parts for file in unit.encrypted()}
+    sealed = {file: unit for unit in units(folder, lineage) for file in unit.encrypted()}
     interrupted = f"{SUFFIX}.partial"  # what encrypt_in_place has left
-    plain = {file.with_suffix("") for file in sealed}
-    stays = _but(lambda file: file not in sealed | plain and not file.name.endswith(interrupted))
+    left = sealed.keys() | {file.with_suffix("") for file in sealed}
+    stays = _but(lambda file: file not in left and not file.name.endswith(interrupted))
     shutil.copytree(folder, out, dirs_exist_ok=True, ignore=stays)
-    pairs = [
-        (unit, file, out / file.relative_to(folder).with_suffix("")) for unit in parts for file in unit.encrypted()
-    ]
+    pairs = [(unit, file, out / file.relative_to(folder).with_suffix("")) for file, unit in sealed.items()]
     _decrypt_files(pairs, folder, keyring, warn)
     return len(sealed)
 

@@ -19,7 +19,7 @@ from mbd.formats.features import Task
 from mbd.model.contract import to_tensor
 from mbd.model.networks import JointNetwork
 from mbd.records import dotless
-from mbd.tensors import Array, lies_in_file, release
+from mbd.tensors import Array, file_of, release
 from mbd.training.draws import Step
 from mbd.training.objective import Batch
 
@@ -85,10 +85,10 @@ class RawRows:
         kind = np.int64 if task == "classification" else np.float32
         inputs = rows.inputs()
         return cls(
-            {name: _in_file(x) if lies_in_file(x) else to_tensor(x).to(device) for name, x in inputs.items()},
+            {name: _in_file(x) if file_of(x) is not None else to_tensor(x).to(device) for name, x in inputs.items()},
             {m: torch.from_numpy(np.array(bits, bool)).to(device) for m, bits in rows.available.items()},
             torch.from_numpy(np.array(rows.labels, kind)).to(device),
-            tuple(x for x in inputs.values() if lies_in_file(x)),
+            tuple(x for x in inputs.values() if file_of(x) is not None),
         )
 
     def __len__(self) -> int:
@@ -98,7 +98,10 @@ class RawRows:
         """Return the rows at `index`."""
         device = self.labels.device
         rows = RawRows(
-            {name: x[_on(x, index)].to(device) for name, x in self.features.items()},
+            {
+                name: x[index if isinstance(index, slice) else index.to(x.device)].to(device)
+                for name, x in self.features.items()
+            },
             {m: bits[index] for m, bits in self.available.items()},
             self.labels[index],
         )
@@ -115,10 +118,6 @@ def _in_file(array: Array) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is only read
         return torch.from_numpy(array)
-
-
-def _on(tensor: Tensor, index: Tensor | slice) -> Tensor | slice:
-    return index if isinstance(index, slice) else index.to(tensor.device)
 
 
 @dataclass(frozen=True)

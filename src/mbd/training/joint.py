@@ -32,7 +32,7 @@ from mbd.training.data import RawRows, TrainingRows, initial_scaling, rows_with_
 from mbd.training.distributed import ProcessGroup, join_group
 from mbd.training.draws import initial_weights, steps_of_epoch
 from mbd.training.linear import linear_map
-from mbd.training.loop import Snapshots, TrainingRun, as_tensors, finetuning, mean_of_terms
+from mbd.training.loop import TrainingRun, as_tensors, finetuning, mean_of_terms
 from mbd.training.objective import TERMS, forward, objective
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
@@ -44,10 +44,7 @@ def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress
     group = join_group()
     with reproducible(params.training.threads):
         run = JointRun(feature_set, params, group)
-        snapshots = Snapshots(work, run.snapshot_key)
-        run.start(snapshots)
-        run.finish(snapshots, progress)
-        tensors = run.state.best
+        tensors = run.train(work, progress)
     spec = JointSpec(**params.model.joint.model_dump(), training=recorded_training(params.training))
     seen = provenance(tensors, feature_set.modalities)
     record = model_record(feature_set, "joint", spec.model_dump(mode="json"), params.training.seed, seen)
@@ -65,11 +62,13 @@ class JointRun(TrainingRun):
         manifest, classes = feature_set.manifest, len(feature_set.manifest.classes)
         task, training, self.shape = manifest.task, params.training, params.model.joint
         device = choose_device(training.device, group.local_rank)
-        network = _new_network(feature_set.modalities, max(classes, 1), params)
+        network = empty_network(feature_set.modalities, max(classes, 1), self.shape).to_empty(device="cpu")
+        shapes = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
         scaling = initial_scaling(train, task)
         fit_valid = self.shape.splits == "train+valid"
         fitted = linear_map(train, valid, scaling, classes, fit_valid=fit_valid) if self.shape.linear_share else {}
-        network.load_state_dict(as_tensors(scaling | fitted), strict=False)
+        weights = initial_weights(training.seed, shapes)
+        network.load_state_dict(as_tensors(weights | scaling | fitted), strict=False)
         network.to(device)
         for name in network.in_closed_form():
             network.get_parameter(name).requires_grad_(False)
@@ -108,13 +107,6 @@ class JointRun(TrainingRun):
             sizes.append(len(batch))
         table = self.group.sum(torch.stack(values)).double().cpu().numpy()
         return mean_of_terms(table, sizes, TERMS, number)
-
-
-def _new_network(modalities: dict[str, int], outputs: int, params: Params) -> JointNetwork:
-    network = empty_network(modalities, outputs, params.model.joint).to_empty(device="cpu")
-    shapes = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
-    network.load_state_dict(as_tensors(initial_weights(params.training.seed, shapes)), strict=False)
-    return network
 
 
 def finetune(

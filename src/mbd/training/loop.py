@@ -11,7 +11,7 @@ only by a run with the same parameters, data, number of processes and versions: 
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -38,6 +38,7 @@ from mbd.training.distributed import ProcessGroup
 from mbd.training.optimiser import Optimiser
 
 _STATE = "state"
+_TENSORS = ("weights", "momentum", "best")
 
 
 @dataclass
@@ -60,7 +61,8 @@ class Snapshots:
         """Replace the snapshot by `state`."""
         state = json.dumps({"key": self._key, "history": training_state.history})
         tensors = {_STATE: np.frombuffer(state.encode(), np.uint8)}
-        for kind, group in _groups(training_state).items():
+        for kind in _TENSORS:
+            group = getattr(training_state, kind)
             tensors |= {f"{kind}/{name}": np.ascontiguousarray(tensor) for name, tensor in group.items()}
         write_file(self._file, save(tensors))
 
@@ -76,15 +78,10 @@ class Snapshots:
         if state["key"] != self._key:
             return None
         training_state = TrainingState(history=state["history"])
-        groups = _groups(training_state)
         for path, tensor in tensors.items():
             kind, _, name = path.partition("/")
-            groups[kind][name] = tensor
+            getattr(training_state, kind)[name] = tensor
         return training_state
-
-
-def _groups(training_state: TrainingState) -> Mapping[str, dict[str, Array]]:
-    return {"weights": training_state.weights, "momentum": training_state.momentum, "best": training_state.best}
 
 
 _ROWS_AT_ONCE = 1024
@@ -93,6 +90,8 @@ _PATIENCE = 5  # epochs without a new best one after which automatic fine-tuning
 
 class TrainingRun(ABC):
     """One training: a network, its optimiser, the valid rows, and its progress."""
+
+    snapshot_key: str
 
     def __init__(
         self,
@@ -106,7 +105,13 @@ class TrainingRun(ABC):
         self.network, self.optimiser, self.valid = network, optimiser, valid
         self.task, self.training, self.group = task, training, group
         self.device = valid.labels.device
-        _refuse_mixed(training, self.device)
+        if training.mixed_precision and self.device.type != "cuda":
+            raise UsageError(
+                "products in bfloat16 need a GPU: many CPUs cannot take them, and others round them differently",
+                key="training.mixed_precision",
+                value="true",
+                hint="set training.mixed_precision=false, or train where training.device=cuda can be used",
+            )
         self.state = TrainingState()
 
     @abstractmethod
@@ -140,6 +145,13 @@ class TrainingRun(ABC):
             self.network.load_state_dict(as_tensors(snapshot.weights))
             self.optimiser.restore(snapshot.momentum)
             self.state = snapshot
+
+    def train(self, work: Path, progress: bool) -> dict[str, Array]:
+        """Train, from the snapshot in `work` on if there is one; return the best weights."""
+        snapshots = Snapshots(work, self.snapshot_key)
+        self.start(snapshots)
+        self.finish(snapshots, progress)
+        return self.state.best
 
     def finish(self, snapshots: Snapshots, progress: bool, *, patience: int | None = None) -> None:
         """Train the epochs that are left, or until the best one is `patience` epochs ago."""
@@ -214,16 +226,6 @@ def mean_of_terms(table: Array, sizes: Sequence[int], terms: Sequence[str], epoc
     raise _not_finite(
         f"the loss ({', '.join(parts)})", f"epoch {epoch}, step {step}", table[step, terms.index(parts[0])]
     )
-
-
-def _refuse_mixed(training: TrainingSettings, device: torch.device) -> None:
-    if training.mixed_precision and device.type != "cuda":
-        raise UsageError(
-            "products in bfloat16 need a GPU: many CPUs cannot take them, and others round them differently",
-            key="training.mixed_precision",
-            value="true",
-            hint="set training.mixed_precision=false, or train where training.device=cuda can be used",
-        )
 
 
 def _not_finite(what: str, where: str, value: float) -> MbdError:

@@ -29,7 +29,7 @@ from mbd.tensors import Array
 from mbd.training.data import RawRows, rows_with_something
 from mbd.training.distributed import ProcessGroup, join_group
 from mbd.training.draws import order_of_epoch, shown_in_epoch
-from mbd.training.loop import Snapshots, TrainingRun, finetuning, mean_of_terms
+from mbd.training.loop import TrainingRun, finetuning, mean_of_terms
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
 from mbd.training.trained import Trained, model_record, recorded_training
@@ -42,10 +42,8 @@ def train_module(feature_set: FeatureSet, params: Params, *, work: Path, progres
     with reproducible(params.training.threads):
         architecture, fixed = _architecture(feature_set, params)
         run = ModuleRun(architecture, feature_set, params.training, join_group())
-        snapshots = Snapshots(work, run.snapshot_key)
-        run.start(snapshots)
-        run.finish(snapshots, progress)
-        tensors = zero_dead(architecture, run.state.best, fixed) if fixed else run.state.best
+        best = run.train(work, progress)
+        tensors = zero_dead(architecture, best, fixed) if fixed else best
         spec = spec_of(architecture, recorded_training(params.training))
         seen = provenance(architecture, tensors, feature_set.modalities)
         record = model_record(feature_set, params.model.backbone, spec, params.training.seed, seen)
@@ -158,7 +156,10 @@ class ModuleRun(TrainingRun):
                         share = losses.sum(1) / len(rows)
                         share[0].backward()  # type: ignore[no-untyped-call]
                         total += share.detach()
-            self._fill_gradients()
+            if self.group.size > 1:  # every parameter gets a gradient, so that all processes add up the same ones
+                for parameter in self.network.parameters():
+                    if parameter.requires_grad and parameter.grad is None:
+                        parameter.grad = torch.zeros_like(parameter)
             self.optimiser.step(place, self.group)
             values.append(total)
             sizes.append(len(rows))
@@ -175,13 +176,6 @@ class ModuleRun(TrainingRun):
         own = own_method(self.network, "loss")
         total = task if own is None else own(output, rows.labels, rows.features, available)
         return torch.stack([total, task])
-
-    def _fill_gradients(self) -> None:
-        """Give every parameter a gradient, so that all processes add up the same ones."""
-        if self.group.size > 1:
-            for parameter in self.network.parameters():
-                if parameter.requires_grad and parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
 
 
 def _batches(order: Array, size: int) -> Iterator[Array]:

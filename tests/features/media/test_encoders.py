@@ -10,7 +10,7 @@ from transformers import AutoModel, AutoTokenizer, SegformerConfig, SegformerMod
 
 from mbd.errors import DataError, UsageError
 from mbd.features.media.decoding import read_frames
-from mbd.features.media.encoders import Encoder, MediaDamage, audio_encoder, text_encoder, visual_encoder
+from mbd.features.media.encoders import Encoder, MediaDamage, encoder_of
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
 from mbd.features.media.frozen import load_preparation
 from mbd.params.features import MediaSettings
@@ -47,7 +47,7 @@ def files(*paths: Path, needed: bool = True) -> list[Content]:
 
 
 def test_text_is_the_mean_over_the_tokens_of_a_padded_batch(params: MediaSettings, tmp_path: Path) -> None:
-    found = np.stack(extract(text_encoder(params), texts(TEXTS), tmp_path))
+    found = np.stack(extract(encoder_of("text", params), texts(TEXTS), tmp_path))
     tokenizer, model = (
         AutoTokenizer.from_pretrained(params.text_encoder),
         AutoModel.from_pretrained(params.text_encoder),
@@ -61,13 +61,13 @@ def test_text_is_the_mean_over_the_tokens_of_a_padded_batch(params: MediaSetting
 
 def test_a_text_is_cut_where_the_encoder_ends(params: MediaSettings, tmp_path: Path) -> None:
     long = " ".join(["good"] * 30)
-    whole, cut = extract(text_encoder(params), texts([long, long + " bad bad bad"]), tmp_path)
+    whole, cut = extract(encoder_of("text", params), texts([long, long + " bad bad bad"]), tmp_path)
     np.testing.assert_array_equal(whole, cut)
 
 
 def test_visual_is_the_mean_of_the_pooled_frames(params: MediaSettings, tmp_path: Path) -> None:
     clip = write_video(tmp_path / "v.mp4", moving_colours(30))
-    (found,) = extract(visual_encoder(params), files(clip), tmp_path / "cache")
+    (found,) = extract(encoder_of("visual", params), files(clip), tmp_path / "cache")
     model = AutoModel.from_pretrained(params.visual_encoder).eval()
     with torch.no_grad():
         prepare = load_preparation(Path(params.visual_encoder), "key")
@@ -83,9 +83,9 @@ def test_neighbours_workers_and_threads_do_not_move_a_bit(params: MediaSettings,
     torch.set_num_threads(threads)
     try:
         for encoder, contents in (
-            (text_encoder(params), texts(TEXTS)),
-            (visual_encoder(params), files(*clips)),
-            (audio_encoder(params), files(*clips)),
+            (encoder_of("text", params), texts(TEXTS)),
+            (encoder_of("visual", params), files(*clips)),
+            (encoder_of("audio", params), files(*clips)),
         ):
             together = extract(encoder, contents, tmp_path / "together", workers=3)
             alone = [extract(encoder, [content], tmp_path / "alone", workers=1)[0] for content in contents[::-1]]
@@ -99,20 +99,20 @@ def test_neighbours_workers_and_threads_do_not_move_a_bit(params: MediaSettings,
 def test_the_digest_covers_weights_configuration_sampling_and_damage(params: MediaSettings, tmp_path: Path) -> None:
     changed = Path(shutil.copytree(params.visual_encoder, tmp_path / "changed"))
     (changed / "preprocessor_config.json").write_text('{"size": 64, "do_normalize": false}')
-    encoder = visual_encoder(params)
+    encoder = encoder_of("visual", params)
     others = [
-        text_encoder(params),
-        audio_encoder(params),
-        audio_encoder(params.model_copy(update={"sample_rate": 8000})),
-        visual_encoder(params.model_copy(update={"frames": 4})),
-        visual_encoder(params.model_copy(update={"visual_encoder": str(changed)})),
+        encoder_of("text", params),
+        encoder_of("audio", params),
+        encoder_of("audio", params.model_copy(update={"sample_rate": 8000})),
+        encoder_of("visual", params.model_copy(update={"frames": 4})),
+        encoder_of("visual", params.model_copy(update={"visual_encoder": str(changed)})),
         encoder.damaged(MediaDamage("blur 1", lambda frames, _: frames)),
         encoder.damaged(MediaDamage("blur 2", lambda frames, _: frames)),
     ]
     assert len({encoder.digest, *(other.digest for other in others)}) == 8
     copied = shutil.copytree(params.visual_encoder, tmp_path / "copied")
-    assert visual_encoder(params.model_copy(update={"visual_encoder": str(copied)})).digest == encoder.digest
-    assert visual_encoder(params.model_copy(update={"workers": 7, "cache": "x"})).digest == encoder.digest
+    assert encoder_of("visual", params.model_copy(update={"visual_encoder": str(copied)})).digest == encoder.digest
+    assert encoder_of("visual", params.model_copy(update={"workers": 7, "cache": "x"})).digest == encoder.digest
 
 
 def test_damage_is_done_between_decoding_and_encoding(params: MediaSettings, tmp_path: Path) -> None:
@@ -131,20 +131,20 @@ def test_damage_is_done_between_decoding_and_encoding(params: MediaSettings, tmp
         return plain[0], extract(encoder.damaged(damage), content, tmp_path / "cache")[0]
 
     good, bad = texts(["good film", "bad film"])
-    plain, damaged = vectors(text_encoder(params), [good], remember("text", "bad film"))
-    np.testing.assert_array_equal(damaged, extract(text_encoder(params), [bad], tmp_path / "cache")[0])
+    plain, damaged = vectors(encoder_of("text", params), [good], remember("text", "bad film"))
+    np.testing.assert_array_equal(damaged, extract(encoder_of("text", params), [bad], tmp_path / "cache")[0])
     assert (plain != damaged).any()
     assert seen["text"] == ("good film", good.digest)
 
     (video,) = files(clip)
     black = np.zeros((3, 48, 64, 3), np.uint8)
-    plain, damaged = vectors(visual_encoder(params), [video], remember("frames", black))
+    plain, damaged = vectors(encoder_of("visual", params), [video], remember("frames", black))
     assert (plain != damaged).any()
     frames, digest = seen["frames"]
     np.testing.assert_array_equal(frames, read_frames(clip, 3))
     assert digest == video.digest
 
-    plain, damaged = vectors(audio_encoder(params), [video], remember("waveform", np.zeros(16000, np.float32)))
+    plain, damaged = vectors(encoder_of("audio", params), [video], remember("waveform", np.zeros(16000, np.float32)))
     assert (plain != damaged).any()
     waveform = seen["waveform"][0]
     assert isinstance(waveform, np.ndarray)
@@ -155,11 +155,11 @@ def test_what_is_absent_is_remembered_and_an_error_only_where_it_is_needed(
     params: MediaSettings, tmp_path: Path
 ) -> None:
     silent, sound = write_video(tmp_path / "v.mp4", moving_colours(30)), write_wav(tmp_path / "s.wav", tone(99, 0.2))
-    found = extract(audio_encoder(params), [None, *files(silent, sound, needed=False)], tmp_path / "cache")
+    found = extract(encoder_of("audio", params), [None, *files(silent, sound, needed=False)], tmp_path / "cache")
     assert [vector.size for vector in found] == [0, 0, 74]
     for _ in range(2):
         with pytest.raises(DataError, match="the file has no audio") as caught:
-            extract(audio_encoder(params), files(silent), tmp_path / "cache")
+            extract(encoder_of("audio", params), files(silent), tmp_path / "cache")
         assert (caught.value.key, caught.value.value) == ("line 2, column video", silent)
 
 
@@ -167,14 +167,16 @@ def test_encoders_that_cannot_do_it_are_refused(params: MediaSettings, tmp_path:
     t5 = Path(shutil.copytree(params.text_encoder, tmp_path / "t5"))
     T5Model(T5Config(vocab_size=70, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)).save_pretrained(t5)
     with pytest.raises(UsageError, match="not an encoder that reads input_ids and nothing else"):
-        extract(text_encoder(params.model_copy(update={"text_encoder": str(t5)})), texts(["good"]), tmp_path)
+        extract(encoder_of("text", params.model_copy(update={"text_encoder": str(t5)})), texts(["good"]), tmp_path)
     clip = files(write_video(tmp_path / "v.mp4", moving_colours(30)))
     swapped = params.model_copy(update={"visual_encoder": params.text_encoder})
     with pytest.raises(UsageError, match="not an encoder that reads pixel_values and nothing else"):
-        extract(visual_encoder(swapped), clip, tmp_path)
+        extract(encoder_of("visual", swapped), clip, tmp_path)
     segformer = SegformerModel(SegformerConfig(hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1], decoder_hidden_size=8))
     segformer.save_pretrained(tmp_path / "segformer")
     with pytest.raises(UsageError, match="has no pooled output"):
         extract(
-            visual_encoder(params.model_copy(update={"visual_encoder": str(tmp_path / "segformer")})), clip, tmp_path
+            encoder_of("visual", params.model_copy(update={"visual_encoder": str(tmp_path / "segformer")})),
+            clip,
+            tmp_path,
         )

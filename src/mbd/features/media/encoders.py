@@ -159,34 +159,28 @@ class Encoder:
         return context
 
 
-def text_encoder(params: MediaSettings, *, keeps: bool = False) -> Encoder:
-    """Return the encoder of transcripts; one that `keeps` returns token ids."""
-    settings = {"keeps": True} if keeps else {}
-    return _pretrained("text", params.text_encoder, params.text_revision, settings, ("tokenizers",))
+def encoder_of(modality: str, params: MediaSettings, *, keeps: bool = False) -> Encoder:
+    """Return the encoder of a modality; one that `keeps` returns token ids, or a vector of each frame.
 
-
-def visual_encoder(params: MediaSettings, *, keeps: bool = False) -> Encoder:
-    """Return the encoder of videos; one that `keeps` returns a vector of each frame."""
-    settings = {"frames": params.frames} | ({"keeps": True} if keeps else {})
-    return _pretrained("visual", params.visual_encoder, params.visual_revision, settings, ("av", "pillow"))
-
-
-def audio_encoder(params: MediaSettings, *, keeps: bool = False) -> Encoder:
-    """Return the encoder of sound, which has one vector in any case."""
-    del keeps
-    settings = {"sample_rate": params.sample_rate}
-    facts = {**settings, "method": _METHOD, "versions": _versions("av", "librosa", "scipy", "numpy")}
-    return Encoder("audio", settings, {"modality": "audio", **facts})
-
-
-def _pretrained(
-    modality: str, name: str, revision: str | None, settings: dict[str, Any], packages: tuple[str, ...]
-) -> Encoder:
-    versions = _versions("torch", "transformers", *packages)
+    That of sound has one vector in any case.
+    """
+    settings: dict[str, Any] = {"keeps": True} if keeps else {}
+    if modality == "audio":
+        settings = {"sample_rate": params.sample_rate}
+        facts = {**settings, "method": _METHOD, "versions": _versions("av", "librosa", "scipy", "numpy")}
+        return Encoder("audio", settings, {"modality": "audio", **facts})
+    if modality == "visual":
+        settings["frames"] = params.frames
+    versions = _versions("torch", "transformers", *(("av", "pillow") if modality == "visual" else ("tokenizers",)))
     key = f"{_PREFIX}.{modality}_encoder"
-    folder: Path = encoder_folder(name, revision, key)
+    folder = encoder_folder(*pinned(modality, params), key)
     facts = {**settings, "method": _METHOD, "files": encoder_files(folder), "versions": versions}
     return Encoder(modality, {**settings, "folder": folder, "key": key}, {"modality": modality, **facts})
+
+
+def pinned(modality: str, params: MediaSettings) -> tuple[str, str | None]:
+    """Return name and revision of the frozen encoder of a modality."""
+    return getattr(params, f"{modality}_encoder"), getattr(params, f"{modality}_revision")
 
 
 def _versions(*packages: str) -> dict[str, str]:

@@ -36,7 +36,7 @@ import numpy as np
 
 from mbd.errors import DataError, naming
 from mbd.features.corruption import corrupt_frames, corrupt_text, corrupt_waveform, corrupted_rows
-from mbd.features.media.encoders import Encoder, MediaDamage, audio_encoder, text_encoder, visual_encoder
+from mbd.features.media.encoders import Encoder, MediaDamage, encoder_of, pinned
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows, within
 from mbd.features.sources import Source, choose_modalities, labelled
@@ -165,11 +165,6 @@ def _check_rows(table: MediaTable) -> None:
             )
 
 
-_ENCODERS: dict[str, Callable[..., Encoder]] = {
-    "text": text_encoder,
-    "audio": audio_encoder,
-    "visual": visual_encoder,
-}
 _KEPT = {"text": "tokens", "visual": "sequence"}
 """modalities whose encoders can keep a sequence, and its kind"""
 
@@ -181,7 +176,7 @@ def read(params: FeaturesSettings) -> Collection:
     columns = _columns(table, params.source.modalities)
     files = _files(table, columns)
     keeps = params.source.sequences == "keep"
-    encoders = {modality: _ENCODERS[modality](own, keeps=keeps) for modality in columns}
+    encoders = {modality: encoder_of(modality, own, keeps=keeps) for modality in columns}
     digests = digests_of_files(files, own.workers)
     damaged = _damaged_rows(table, params)
     contents = {modality: _contents(table, modality, column, digests) for modality, column in columns.items()}
@@ -226,7 +221,7 @@ def fill_cache(params: FeaturesSettings, shard: int, shards: int) -> None:
     columns, damaged = _columns(table, params.source.modalities), _damaged_rows(table, params)
     digests = digests_of_files(_files(table, columns), own.workers)
     for modality, column in columns.items():
-        encoder = _ENCODERS[modality](own, keeps=params.source.sequences == "keep")
+        encoder = encoder_of(modality, own, keeps=params.source.sequences == "keep")
         contents = _contents(table, modality, column, digests)
         mine = [each if each and int(each.digest[:8], 16) % shards == shard else None for each in contents]
         _vectors(encoder, mine, damaged, params)
@@ -343,10 +338,7 @@ def _sequences(modality: str, vectors: list[Array]) -> _Sequences:
 def _encoder_note(encoder: Encoder, own: MediaSettings) -> dict[str, Any]:
     if encoder.modality == "audio":
         return {"digest": encoder.digest, "sample_rate": own.sample_rate}
-    name, revision = {
-        "text": (own.text_encoder, own.text_revision),
-        "visual": (own.visual_encoder, own.visual_revision),
-    }[encoder.modality]
+    name, revision = pinned(encoder.modality, own)
     sampling = {"frames": own.frames} if encoder.modality == "visual" else {}
     return {"name": name if revision else Path(name).name, "revision": revision, "digest": encoder.digest, **sampling}
 
