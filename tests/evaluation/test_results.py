@@ -10,9 +10,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from mbd.evaluation.regimes import Condition, evaluate_predictor, plan_evaluation
-from mbd.evaluation.results import EvaluatedMethod, Results, compare, to_csv, to_metrics, to_rates_csv
+from mbd.evaluation.results import EvaluatedMethod, Results, compare, to_csv, to_markdown, to_metrics, to_rates_csv
 from mbd.evaluation.ridge import ImputedRidge, PatternRidge
-from mbd.evaluation.tables import to_markdown
 from mbd.params.learning import EvaluationSettings
 from tests.features.build import small_rows
 

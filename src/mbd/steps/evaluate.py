@@ -20,9 +20,8 @@ from typing import Any
 
 from mbd.evaluation.candidates import open_candidates, shared_data
 from mbd.evaluation.regimes import EvaluationPlan, evaluate_predictor, plan_evaluation
-from mbd.evaluation.results import EvaluatedMethod, Results, to_csv, to_metrics, to_rates_csv
+from mbd.evaluation.results import EvaluatedMethod, Results, to_csv, to_markdown, to_metrics, to_rates_csv
 from mbd.evaluation.ridge import ImputedRidge, PatternRidge
-from mbd.evaluation.tables import to_markdown
 from mbd.features.contract import FeatureSet
 from mbd.features.pooling import as_vectors
 from mbd.files import to_json, write_file

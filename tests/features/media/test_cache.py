@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from mbd.features.media.extraction import VectorCache
+from mbd.features.media.encoders import VectorCache
 from mbd.tensors import Array
 
 VECTORS = arrays.arrays(np.float32, st.integers(0, 8), elements=st.floats(width=32))

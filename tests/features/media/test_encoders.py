@@ -10,8 +10,15 @@ from transformers import AutoModel, AutoTokenizer, SegformerConfig, SegformerMod
 
 from mbd.errors import DataError, UsageError
 from mbd.features.media.decoding import read_frames
-from mbd.features.media.encoders import Encoder, MediaDamage, encoder_of
-from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
+from mbd.features.media.encoders import (
+    Content,
+    Encoder,
+    MediaDamage,
+    digest_of_text,
+    digests_of_files,
+    encoder_of,
+    extract,
+)
 from mbd.features.media.frozen import load_preparation
 from mbd.params.features import MediaSettings
 from mbd.tensors import Array

@@ -36,8 +36,16 @@ import numpy as np
 
 from mbd.errors import DataError, naming
 from mbd.features.corruption import corrupt_frames, corrupt_text, corrupt_waveform, corrupted_rows
-from mbd.features.media.encoders import Encoder, MediaDamage, encoder_of, pinned
-from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
+from mbd.features.media.encoders import (
+    Content,
+    Encoder,
+    MediaDamage,
+    digest_of_text,
+    digests_of_files,
+    encoder_of,
+    extract,
+    pinned,
+)
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows, within
 from mbd.features.sources import Source, choose_modalities, labelled
 from mbd.features.splits import with_groups_from_ids
