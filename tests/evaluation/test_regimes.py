@@ -69,6 +69,8 @@ def test_a_row_never_shows_what_it_lacks_and_an_empty_row_is_left_out() -> None:
     own = np.stack(list(bench.rows.available.values()), axis=1)
     for regime in bench.regimes:
         assert not (regime.shown & ~own).any()
+        if regime.kind == "fixed":
+            assert (regime.shown == own & [m in regime.name.split("+") for m in bench.modalities]).all()
     audio = next(regime for regime in bench.regimes if regime.name == "audio")
     assert audio.rows == bench.rows.available["audio"].sum() < len(bench.rows)
 

@@ -13,7 +13,6 @@ from mbd.features.availability import (
     Mask,
     fixed_patterns,
     missing_rate_mask,
-    pattern_mask,
     reachable_rates,
 )
 from mbd.tensors import Array
@@ -50,18 +49,6 @@ def test_fixed_patterns_are_every_set_smallest_first() -> None:
 def test_of_many_modalities_each_alone_all_but_one_and_all_are_fixed_patterns() -> None:
     patterns = fixed_patterns("abcdefghijkl")
     assert [len(pattern) for pattern in patterns] == [1] * 12 + [11] * 12 + [12]
-
-
-def test_a_pattern_mask_has_the_same_modalities_in_each_row() -> None:
-    mask = pattern_mask(4, TRIPLE, ("text", "visual"))
-    assert {m: there.tolist() for m, there in mask.items()} == {
-        "text": [True] * 4,
-        "audio": [False] * 4,
-        "visual": [True] * 4,
-    }
-    for wrong in ((), ("smell",)):
-        with pytest.raises(UsageError, match="at least one existing modality"):
-            pattern_mask(4, TRIPLE, wrong)
 
 
 @given(st.integers(1, 60), st.integers(1, 6), st.floats(0, 1), st.integers(0, 2**63 - 1))

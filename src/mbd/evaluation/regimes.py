@@ -24,7 +24,7 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.evaluation.metrics import task_metrics
-from mbd.features.availability import fixed_patterns, missing_rate_mask, pattern_mask, reachable_rates
+from mbd.features.availability import fixed_patterns, missing_rate_mask, reachable_rates
 from mbd.features.corruption import corrupt
 from mbd.features.rows import Rows
 from mbd.formats.features import Task
@@ -91,8 +91,7 @@ def plan_evaluation(rows: Rows, task: Task, params: EvaluationSettings) -> Evalu
     regimes = [Regime("full", "full", own)]
     for pattern in fixed_patterns(modalities):
         if pattern != modalities:
-            mask = pattern_mask(n, modalities, pattern)
-            regimes.append(Regime("+".join(pattern), "fixed", own & _matrix(mask, modalities)))
+            regimes.append(Regime("+".join(pattern), "fixed", own & np.isin(modalities, pattern)))
     reached = _reached_rates(params.missing_rates, *reachable_rates(n, modalities, rows.available))
     for asked, rate in reached.items():
         mask = missing_rate_mask(n, modalities, rate, params.seed, rows.available)

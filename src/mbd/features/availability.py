@@ -38,18 +38,6 @@ def fixed_patterns(modalities: Sequence[str]) -> list[tuple[str, ...]]:
     return [pattern for size in sizes for pattern in combinations(modalities, size)]
 
 
-def pattern_mask(n: int, modalities: Sequence[str], pattern: Sequence[str]) -> Mask:
-    """Return the mask of `n` rows that all have exactly the modalities of `pattern`."""
-    unknown = [modality for modality in pattern if modality not in modalities]
-    if unknown or not pattern:
-        raise UsageError(
-            "a pattern must name at least one existing modality",
-            value=", ".join(unknown) or "none",
-            hint=f"there is {', '.join(modalities)}",
-        )
-    return {modality: np.full(n, modality in pattern) for modality in modalities}
-
-
 def reachable_rates(
     n: int, modalities: Sequence[str], available: Mapping[str, Array] | None = None
 ) -> tuple[float, float]:

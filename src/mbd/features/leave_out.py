@@ -11,7 +11,9 @@ not read at all, could not know which rows to drop.
 import os
 import shutil
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,28 +56,20 @@ def _rewritten(
     name: str, entry: SplitEntry, rows: Rows, theirs: Mapping[str, Array], folder: Path, out: Path
 ) -> SplitEntry:
     """Write a split without recordings; return its entry in the manifest."""
-    left = rows
-    for modality, bits in theirs.items():
-        left = _without(left, modality, bits)
+    left: dict[str, Any] = {
+        part: dict(getattr(rows, part)) for part in ("features", "available", "attributes", "lengths")
+    }
+    for part in left.values():
+        for modality in theirs.keys() & part.keys():
+            part[modality] = np.array(part[modality])
+            part[modality][theirs[modality]] = 0
     files = dict(entry.files)
-    for file, tensors in files_of(name, left):
+    for file, tensors in files_of(name, replace(rows, **left)):
         if Path(file).stem in theirs:
             files[file] = save_tensors(out / file, tensors)
         else:
             _link(folder / file, out / file)
     return entry.model_copy(update={"files": files})
-
-
-def _without(rows: Rows, modality: str, theirs: Array) -> Rows:
-    def cleared(part: Mapping[str, Array]) -> dict[str, Array]:
-        if modality not in part:
-            return dict(part)
-        values = np.array(part[modality])
-        values[theirs] = 0
-        return {**part, modality: values}
-
-    parts = (rows.features, rows.available, rows.attributes, rows.lengths)
-    return Rows(rows.ids, rows.groups, rows.labels, *map(cleared, parts))
 
 
 def _link(source: Path, goal: Path) -> None:

@@ -25,7 +25,7 @@ from botocore.exceptions import ClientError
 
 from mbd.errors import UsageError
 from mbd.params.operations import StoreSettings
-from mbd.storage.s3_bucket import MISSING, MOST_AT_ONCE, Bucket, Download, ObjectState, code_of, store_errors
+from mbd.storage.s3_bucket import MISSING, MOST_AT_ONCE, Bucket, ObjectState, code_of, store_errors
 from mbd.storage.store import (
     Lock,
     LockedError,
@@ -115,22 +115,22 @@ class S3Store:
         """See :meth:`mbd.storage.store.Store.read_tagged`."""
         check_name(name)
         with store_errors(self.url, name):
-            download = self._download(name, None)
-            check_size(download.state.size, self.url, name)
-            return b"".join(download), download.state.tag
+            state, content = self._download(name, None)
+            check_size(state.size, self.url, name)
+            return b"".join(content), state.tag
 
     def fetch(self, name: str, to: Path, *, sha256: str) -> None:
         """See :meth:`mbd.storage.store.Store.fetch`."""
         check_name(name)
         with store_errors(self.url, name):
-            download = self._download(name, None)
-        size = download.state.size
-        write_verified(self._pieces(download, name), to, sha256=sha256, size=size, name=name, url=self.url)
+            state, content = self._download(name, None)
+        pieces = self._with_errors(content, name)
+        write_verified(pieces, to, sha256=sha256, size=state.size, name=name, url=self.url)
 
     def pieces(self, stored: StoredObject) -> Iterator[bytes]:
         """See :meth:`mbd.storage.store.Store.pieces`."""
         with store_errors(self.url, stored.name):
-            yield from self._download(stored.name, stored.version)
+            yield from self._download(stored.name, stored.version)[1]
 
     def stat(self, name: str) -> StoredObject | None:
         """See :meth:`mbd.storage.store.Store.stat`."""
@@ -206,7 +206,7 @@ class S3Store:
         """Return the digest of the stored content, or None if its size differs."""
         if state.size != size:
             return None
-        return sha256_pieces(self._bucket.download(state.key, state.version))
+        return sha256_pieces(self._bucket.download(state.key, state.version)[1])
 
     def _lock(self, state: ObjectState, lock: Lock) -> ObjectState:
         version = {"Bucket": self._bucket.name, "Key": state.key, "VersionId": state.version}
@@ -221,7 +221,7 @@ class S3Store:
             return locked
         return replace(state, lock=lock)
 
-    def _download(self, name: str, version: str | None) -> Download:
+    def _download(self, name: str, version: str | None) -> tuple[ObjectState, Iterator[bytes]]:
         try:
             return self._bucket.download(self._prefix + name, version)
         except ClientError as error:
@@ -229,9 +229,9 @@ class S3Store:
                 raise not_there(self.url, name) from error
             raise
 
-    def _pieces(self, download: Download, name: str) -> Iterator[bytes]:
+    def _with_errors(self, content: Iterator[bytes], name: str) -> Iterator[bytes]:
         with store_errors(self.url, name):
-            yield from download
+            yield from content
 
     def _pages(self, operation: str, prefix: str) -> Iterator[dict[str, Any]]:
         with store_errors(self.url, prefix):

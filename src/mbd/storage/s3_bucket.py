@@ -181,9 +181,11 @@ class Bucket:
         answer["Body"].close()
         return ObjectState.of(key, answer)
 
-    def download(self, key: str, version: str | None = None) -> "Download":
-        """Start reading an object."""
-        return Download(self, key, version)
+    def download(self, key: str, version: str | None = None) -> tuple[ObjectState, Iterator[bytes]]:
+        """Start reading an object; return its state and its content in pieces, resumed where they break off."""
+        answer = self.client.get_object(**self._address(key, version))
+        state = ObjectState.of(key, answer)
+        return state, self._pieces(state, answer["Body"])
 
     def write(
         self, key: str, content: bytes | Path, *, expected: ObjectState | None
@@ -210,11 +212,6 @@ class Bucket:
         """Size of a part; larger files are uploaded in parts."""
         return self.settings.part_mebibytes << 20
 
-    def get(self, key: str, version: str | None, conditions: dict[str, str]) -> dict[str, Any]:
-        """Request the content of an object."""
-        answer: dict[str, Any] = self.client.get_object(**self._address(key, version), **conditions)
-        return answer
-
     def delete(self, prefix: str, batch: list[StoredObject]) -> dict[StoredObject, str]:
         """Remove at most :data:`MOST_AT_ONCE` objects or versions; return the reason for each that was not removed."""
         waiting: dict[KeyAndVersion, StoredObject] = {(prefix + each.name, each.version): each for each in batch}
@@ -231,6 +228,30 @@ class Bucket:
             waiting = again
             pause(attempt)
         return failed
+
+    def _pieces(self, state: ObjectState, body: Any) -> Iterator[bytes]:  # noqa: ANN401 -- boto3 has no types
+        done, failures = 0, 0
+        while True:
+            try:
+                for piece in body.iter_chunks(CHUNK):
+                    done, failures = done + len(piece), 0
+                    yield piece
+                return
+            except _BROKEN_BODY:
+                failures += 1
+                if failures > self.settings.retries:
+                    raise
+            if done == state.size:
+                return
+            pause(failures)
+            rest = {"Range": f"bytes={done}-", "IfMatch": state.etag}
+            try:
+                body = self.client.get_object(**self._address(state.key, state.version), **rest)["Body"]
+            except ClientError as error:
+                if code_of(error) in CHANGED | MISSING:
+                    problem = "another writer replaced this object while it was read"
+                    raise ConflictError(problem, value=state.key) from error
+                raise
 
     def _request_deletion(self, targets: list[KeyAndVersion]) -> dict[KeyAndVersion, tuple[str, str]]:
         """Send one request to delete; return code and message for each target that was refused."""
@@ -294,39 +315,3 @@ class Bucket:
                 self.client.abort_multipart_upload(**upload)
             raise
         return answer
-
-
-class Download:
-    """The content of an object in pieces; a download that breaks off is resumed at that position."""
-
-    def __init__(self, bucket: Bucket, key: str, version: str | None) -> None:
-        self._bucket, self._key = bucket, key
-        self._answer = bucket.get(key, version, {})
-        self.state = ObjectState.of(key, self._answer)
-
-    def __iter__(self) -> Iterator[bytes]:
-        """Yield all pieces."""
-        done, failures = 0, 0
-        while True:
-            try:
-                for piece in self._answer["Body"].iter_chunks(CHUNK):
-                    done, failures = done + len(piece), 0
-                    yield piece
-                return
-            except _BROKEN_BODY:
-                failures += 1
-                if failures > self._bucket.settings.retries:
-                    raise
-            if done == self.state.size:
-                return
-            pause(failures)
-            self._resume(done)
-
-    def _resume(self, done: int) -> None:
-        rest = {"Range": f"bytes={done}-", "IfMatch": self.state.etag}
-        try:
-            self._answer = self._bucket.get(self._key, self.state.version, rest)
-        except ClientError as error:
-            if code_of(error) in CHANGED | MISSING:
-                raise ConflictError("another writer replaced this object while it was read", value=self._key) from error
-            raise

@@ -31,17 +31,10 @@ from mbd.features.media.encoders import Loaded
 from mbd.files import locked
 from mbd.tensors import Array
 
-
-@contextmanager
-def _taking_turns() -> Iterator[None]:
-    spec = find_spec("librosa")
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(name="librosa")
-    with locked(Path(spec.origin).parent, wait=True):
-        yield
-
-
-with _taking_turns():
+_spec = find_spec("librosa")
+if _spec is None or _spec.origin is None:
+    raise ModuleNotFoundError(name="librosa")
+with locked(Path(_spec.origin).parent, wait=True):
     import librosa
     from librosa.onset import onset_strength
 

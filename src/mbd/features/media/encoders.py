@@ -47,12 +47,12 @@ _HUB_ID = re.compile(r"^\w[\w.-]*(/\w[\w.-]*)?$")
 
 def encoder_folder(name: str, revision: str | None, key: str) -> Path:
     """Return the folder of the encoder that the parameter `key` names, fetched from the hub if need be."""
-    folder = Path(name)
+    folder, revision_key = Path(name), f"{key.removesuffix('_encoder')}_revision"
     if folder.is_dir():
         if revision is not None:
             raise UsageError(
                 "a revision belongs to a hub id, and this is a local folder",
-                key=f"{_section(key)}_revision",
+                key=revision_key,
                 value=revision,
                 hint="set it to null, or give the folder another name than the hub id",
             )
@@ -61,7 +61,7 @@ def encoder_folder(name: str, revision: str | None, key: str) -> Path:
     elif revision is None or not _COMMIT.match(revision):
         raise UsageError(
             "there is no such encoder folder, and an encoder from the hub needs the full commit it is pinned to",
-            key=f"{_section(key)}_revision",
+            key=revision_key,
             value=revision,
             hint=f"give the 40 hexadecimal digits that the hub shows in the history of {name}, or a local folder",
         )
@@ -75,10 +75,6 @@ def encoder_files(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every file of an encoder that may be read, by name."""
     files = sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES and file.is_file())
     return {file.name: sha256_file(file) for file in files}
-
-
-def _section(key: str) -> str:
-    return key.removesuffix("_encoder")
 
 
 def _fetch(name: str, revision: str, key: str) -> Path:

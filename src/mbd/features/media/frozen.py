@@ -95,7 +95,7 @@ def one_thread() -> Iterator[None]:
 
 def load_model(folder: Path, key: str, reads: str, *, unused: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 -- any
     """Return the model in `folder`, which has to read `reads`; only weights of parts in `unused` may be missing."""
-    with _errors_as_usage(folder, key), _quiet():
+    with _loading(folder, key):
         model, report = transformers.AutoModel.from_pretrained(
             folder, **_LOCAL, use_safetensors=True, dtype=torch.float32, output_loading_info=True
         )
@@ -119,7 +119,7 @@ def load_model(folder: Path, key: str, reads: str, *, unused: tuple[str, ...] = 
 
 def load_tokenizer(folder: Path, key: str) -> Any:  # noqa: ANN401 -- any tokenizer
     """Return the tokenizer in `folder`."""
-    with _errors_as_usage(folder, key), _quiet():
+    with _loading(folder, key):
         return transformers.AutoTokenizer.from_pretrained(folder, **_LOCAL)
 
 
@@ -129,7 +129,7 @@ def load_preparation(folder: Path, key: str) -> Callable[[Array], Any]:
     def prepare(frames: Array) -> Any:  # noqa: ANN401 -- a dictionary of transformers
         return processor(list(frames), input_data_format="channels_last", return_tensors="pt")
 
-    with _errors_as_usage(folder, key), _quiet():
+    with _loading(folder, key):
         if (folder / FILE).is_file():
             processor = transformers.AutoImageProcessor.from_pretrained(folder, **_LOCAL, backend="pil")
         else:
@@ -139,7 +139,11 @@ def load_preparation(folder: Path, key: str) -> Callable[[Array], Any]:
 
 
 @contextmanager
-def _errors_as_usage(folder: Path, key: str) -> Iterator[None]:
+def _loading(folder: Path, key: str) -> Iterator[None]:
+    """Within: errors name the encoder, and there is no loading report: what matters in it is checked."""
+    verbosity, bar = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     try:
         yield
     except Exception as error:  # whatever transformers, tokenizers and safetensors may raise
@@ -149,16 +153,6 @@ def _errors_as_usage(folder: Path, key: str) -> Iterator[None]:
             value=folder,
             hint="give a folder that save_pretrained has written, with model and tokenizer or preprocessor",
         ) from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the loading report: what matters in it is checked."""
-    verbosity, bar = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
     finally:
         transformers_logging.set_verbosity(verbosity)
         if bar:
