@@ -17,13 +17,7 @@ _for_good = ExitStack()
 
 
 class Background(ABC):
-    """One thread; a subclass says in :meth:`_run` what it does.
-
-    Args:
-        name: Name of the thread.
-        stop_seconds: How long :meth:`stop` waits for it.
-
-    """
+    """One thread; a subclass says in :meth:`_run` what it does. :meth:`stop` waits for it so many seconds."""
 
     def __init__(self, name: str, stop_seconds: float) -> None:
         self._stop_seconds = stop_seconds

@@ -74,12 +74,7 @@ _FORMATS: dict[LogFormat, logging.Formatter] = {"text": _Text(), "json": _Json()
 
 
 def configure(level: int | None = None, form: LogFormat | None = None) -> None:
-    """Write what is logged under `mbd` to standard error; what is not given stays as it is.
-
-    Args:
-        level: the lowest level that is written, one of `logging`'s.
-        form: lines of text, or of JSON.
-    """
+    """Write what is logged under `mbd`, from a level on, to standard error; what is not given stays as it is."""
     if _HANDLER not in _ROOT.handlers:
         _ROOT.addHandler(_HANDLER)
         _ROOT.propagate = False

@@ -117,13 +117,7 @@ def versions() -> dict[str, str]:
 def read_step(folder: Path, step: str | None = None) -> dict[str, Any]:
     """Return the `step.json` of a folder after checking that its files are those that the step wrote.
 
-    Args:
-        folder: The output of a step.
-        step: The step that must have written it; None for any.
-
-    Raises:
-        DataError: The folder was not written by this step, or a file in it was changed, added or removed since.
-
+    A DataError if it was not written by this step (None: any), or a file in it was changed, added or removed since.
     """
     file, hint = folder / STEP_FILE, f"run `mbd {step}` again" if step else "run the step again"
     try:

@@ -81,13 +81,7 @@ def valid_path(path: str) -> str:
 
 
 def check_names(names: Iterable[str], what: str, file: object = None) -> None:
-    """Raise a DataError if one of these is not a name.
-
-    Args:
-        names: The names, for example of modalities.
-        what: What they name: "modality".
-        file: Where they come from.
-    """
+    """Raise a DataError if one of these names of a `what`, as "modality", is not a name."""
     for name in names:
         if problem := problem_with(name):
             raise DataError(
@@ -177,18 +171,7 @@ class Record(Frozen):
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str, *, file: Path | str | None = None, hint: str | None = None) -> Self:
-        """Parse a stored record.
-
-        Args:
-            data: JSON.
-            what: What the bytes should be, for the error message: "deletion record".
-            file: Where the bytes come from.
-            hint: What the reader of the error can do.
-
-        Raises:
-            DataError: The bytes are not such a record; it names the key at fault.
-
-        """
+        """Parse a stored record, as "deletion record"; a DataError, which names the key at fault, if it is none."""
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:

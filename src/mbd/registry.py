@@ -12,6 +12,7 @@ The names come from the metadata of installed packages. An object is imported wh
 
 import difflib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from operator import attrgetter
@@ -56,34 +57,23 @@ def lazy(path: str) -> Callable[..., Any]:
     return call
 
 
+@dataclass(eq=False)
 class Registry(Generic[T]):
     """The objects of one extension point, by name."""
 
-    def __init__(
-        self,
-        what: str,
-        group: str,
-        key: str,
-        described_by: str,
-        builtin: Mapping[str, str],
-        by_path: str | None = None,
-    ) -> None:
-        """Describe an extension point.
-
-        Args:
-            what: What the objects are, in errors: "source", "store" …
-            group: The group of entry points by which packages add theirs.
-            key: The parameter that names one.
-            described_by: The import path of the class of the objects.
-            builtin: The import path of each built-in object, by name.
-            by_path: The import path of the object for every name `PACKAGE.MODULE:NAME`, where such names are allowed.
-
-        """
-        self.by_path = by_path
-        self.what, self.group, self.key = what, group, key
-        self.builtin = dict(builtin)
-        self._described_by = described_by
-        self._loaded: dict[str, T] = {}
+    what: str
+    """what the objects are, in errors: "source", "store" …"""
+    group: str
+    """group of entry points by which packages add theirs"""
+    key: str
+    """the parameter that names one"""
+    described_by: str
+    """import path of the class of the objects"""
+    builtin: Mapping[str, str]
+    """import path of each built-in object, by name"""
+    by_path: str | None = None
+    """import path of the object for every name `PACKAGE.MODULE:NAME`, where such names are allowed"""
+    _loaded: dict[str, T] = field(default_factory=dict)
 
     def names(self) -> tuple[str, ...]:
         """Return every name, the built-in ones first."""
@@ -177,10 +167,10 @@ class Registry(Generic[T]):
                 value=entries[0].value,
                 hint="install what the package needs, or another version of it",
             ) from error
-        if not isinstance(plugin, load(self._described_by)):
+        if not isinstance(plugin, load(self.described_by)):
             raise PluginError(
                 f"the {self.what} {name!r} of {_packages(entries)} is a {type(plugin).__name__}, "
-                f"not a {self._described_by.replace(':', '.')}",
+                f"not a {self.described_by.replace(':', '.')}",
                 value=entries[0].value,
                 hint="see docs/extending.md",
             )

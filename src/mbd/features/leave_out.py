@@ -25,13 +25,10 @@ from mbd.tensors import Array, save_tensors
 
 
 def leave_out(folder: Path, out: Path, recordings: Mapping[str, Collection[str]], without: tuple[str, ...] = ()) -> int:
-    """Write the FeatureSet in `folder` to `out` without recordings; return how many there were.
+    """Write a FeatureSet to `out`, an empty private folder, without recordings; return how many there were.
 
-    Args:
-        folder: The FeatureSet.
-        out: An empty folder, which should be a private one.
-        recordings: The persons (groups) to leave out, by modality.
-        without: Modalities of which no file is read or written; the manifest goes on listing them.
+    `recordings` are persons (groups) by modality. Of modalities in `without` no file is read or written; the manifest
+    goes on listing them.
     """
     data, splits, count = FeatureSet.open(folder, without=without), {}, 0
     listed = FeatureSet.open(folder).manifest

@@ -85,11 +85,7 @@ class Shortfall:
 def shortfalls(audit: AuditSummary, kind: str, *, later: bool = False) -> tuple[Shortfall, ...]:
     """Return why an audit is too weak to certify a deletion of this kind; nothing if it is strong enough.
 
-    Args:
-        audit: The audit.
-        kind: The kind of guarantee that the model claims.
-        later: Whether the old weights may be gone, as in a later audit of a released model.
-
+    In a `later` audit of a released model, the old weights may be gone.
     """
     return (
         *_parameters(audit.suite.parameters),

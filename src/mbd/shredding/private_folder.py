@@ -26,10 +26,7 @@ _KEY = "shredding.temporary"
 def private_folder(parent: str | None, key: str = _KEY) -> Iterator[Path]:
     """Within: an empty folder with mode 0700. Leftovers of killed processes are removed first.
 
-    Args:
-        parent: The folder in which it is; None: in memory if possible.
-        key: The parameter that names `parent`, for errors.
-
+    It is in `parent`, which the parameter `key` names, or without one in memory if possible.
     """
     home = _home(parent, key)
     with ExitStack() as held:

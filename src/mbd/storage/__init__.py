@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 def open_store(url: str, settings: "StoreSettings | None" = None) -> Store:
     """Return the store at a URL: `file://`, `s3://`, `https://` (to read), or of a scheme that a package adds.
 
-    Args:
-        url: Where the store is.
-        settings: The section `store` of the parameters; its own url is not used here. Nothing is asked or made yet.
-
+    Nothing is asked or made yet. The `url` of the settings is not used here.
     """
     scheme = STORES.get(scheme_of(url))
     if settings is None:

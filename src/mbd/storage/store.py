@@ -158,19 +158,10 @@ class StoreScheme:
 
 
 def update(store: Store, name: str, decide: Callable[[bytes | None], bytes | None]) -> bool:
-    """Change a small object by compare-and-swap.
+    """Change a small object by compare-and-swap; return whether it was changed.
 
-    Args:
-        store: The store.
-        name: Name of the object.
-        decide: Gets the content (None: the object does not exist) and returns the new content, or None to change
-            nothing. It is called again if another writer was faster.
-
-    Returns:
-        Whether the object was changed.
-
-    Raises:
-        ConflictError: Others were faster again and again.
+    `decide` gets the content (None: the object does not exist) and returns the new content, or None to change nothing.
+    It is called again if another writer was faster; a ConflictError if others are so again and again.
     """
     for _ in range(_ATTEMPTS):
         try:

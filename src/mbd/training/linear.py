@@ -40,15 +40,10 @@ Tag = tuple[str, ...]
 def linear_map(
     train: Rows, valid: Rows, scaling: Mapping[str, Array], classes: int, *, fit_valid: bool = False
 ) -> dict[str, Array]:
-    """Return the tensors of the map, by their names in the network.
+    """Return the tensors of the map, by their names in the network, as `scaling` has those of the networks.
 
-    Args:
-        train: Rows that it is fitted to.
-        valid: Others; scores of classes become logits by them.
-        scaling: Mean and scale of each modality and of the labels, by their names in the network.
-        classes: How many classes there are; 0: regression.
-        fit_valid: Whether it is fitted to the valid rows too.
-
+    It is fitted to train rows, with `fit_valid` to valid rows, too, by which scores of classes become logits. Without
+    classes it is a regression.
     """
     names = tuple(train.features)
     with threadpool_limits(1):

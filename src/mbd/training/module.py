@@ -55,14 +55,8 @@ def import_weights(
 ) -> Trained:
     """Return the model with weights that were trained elsewhere, on the modalities of `feature_set`.
 
-    Args:
-        feature_set: The data.
-        params: Their section `model` describes the module.
-        fit: Gets the state of the module as it was built, and returns the weights under the same names.
-
-    Raises:
-        DataError: The weights do not fit the module that the factory builds.
-
+    `fit` gets the state of the module as it was built, and returns the weights under the same names; a DataError if
+    they do not fit.
     """
     with reproducible(params.training.threads):
         architecture, fixed = _architecture(feature_set, params)

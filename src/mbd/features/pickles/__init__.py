@@ -61,10 +61,6 @@ def _quoted(line: bytes) -> str:
     return latin1(codecs.escape_decode(line[1:-1])[0])
 
 
-def _unicode_line(line: bytes) -> str:
-    return line.decode("raw-unicode-escape")
-
-
 # By opcode: the layout of a number; what to make of a line; the layout of a length and what to make of the content.
 NUMBERS = {b"K": BYTE, b"M": SHORT, b"J": SIGNED}
 LINES: dict[bytes, Callable[[bytes], Any]] = {
@@ -72,7 +68,7 @@ LINES: dict[bytes, Callable[[bytes], Any]] = {
     b"L": _integer_line,
     b"F": float,
     b"S": _quoted,
-    b"V": _unicode_line,
+    b"V": lambda line: line.decode("raw-unicode-escape"),
 }
 COUNTED: dict[bytes, tuple[struct.Struct, Callable[[bytes], Any]]] = {
     b"U": (BYTE, latin1),
@@ -196,11 +192,11 @@ class Machine:
             b"\x85": lambda: self._push(tuple(self._take(1))),
             b"\x86": lambda: self._push(tuple(self._take(2))),
             b"\x87": lambda: self._push(tuple(self._take(3))),
-            b"a": lambda: self._extend(self._take(1)),
-            b"e": lambda: self._extend(self._above_mark()),
-            b"s": lambda: self._update(self._take(2)),
-            b"u": lambda: self._update(self._above_mark()),
-            b"\x90": lambda: self._add(self._above_mark()),
+            b"a": lambda: self._fill(list, self._take(1)),
+            b"e": lambda: self._fill(list, self._above_mark()),
+            b"s": lambda: self._fill(dict, self._take(2)),
+            b"u": lambda: self._fill(dict, self._above_mark()),
+            b"\x90": lambda: self._fill(set, self._above_mark()),
             b"\x94": lambda: self._put(len(self._memo)),
             b"p": lambda: self._put(int(self._read.line())),
             b"q": lambda: self._put(self._read.number(BYTE)),
@@ -285,26 +281,16 @@ class Machine:
         keys = self._keys(items[::2])
         return dict(zip(keys, items[1::2], strict=True)) if keys else {}
 
-    def _extend(self, items: list[Any]) -> None:
+    def _fill(self, kind: type[list[Any] | dict[Any, Any] | set[Any]], items: list[Any]) -> None:
         target = self._stack[-1]
-        if type(target) is list:
+        if target is BLANK:
+            return
+        if not isinstance(target, kind):
+            raise TypeError
+        if isinstance(target, list):
             target += items
-        elif target is not BLANK:
-            raise TypeError
-
-    def _update(self, items: list[Any]) -> None:
-        target = self._stack[-1]
-        if isinstance(target, dict):
-            target.update(self._pairs(items))
-        elif target is not BLANK:
-            raise TypeError
-
-    def _add(self, items: list[Any]) -> None:
-        target = self._stack[-1]
-        if type(target) is set:
-            target.update(self._keys(items))
-        elif target is not BLANK:
-            raise TypeError
+        else:
+            target.update(self._pairs(items) if isinstance(target, dict) else self._keys(items))
 
     # Memo
 

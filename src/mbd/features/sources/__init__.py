@@ -124,16 +124,10 @@ def labelled(
     notes: Mapping[str, Any],
     **more: Any,
 ) -> Collection:
-    """Return the collection of these splits, with labels of the right type and notes about them.
+    """Return the collection of these splits, with labels of the right type; notes about them follow those given.
 
-    Args:
-        name: Of the collection.
-        splits: Rows whose labels are texts or numbers.
-        task: What the labels are; None: texts and whole numbers of an integer type are classes, others are scores.
-        names: The name of each class number, where the file has them.
-        notes: Those of the source; notes about labels follow them.
-        **more: Further fields of the collection.
-
+    Without a task, texts and whole numbers of an integer type are classes, others are scores. `names` has the name of
+    each class number, where the file has them; `more` are further fields of the collection.
     """
     labels = np.concatenate([rows.labels for rows in splits.values()])
     text = labels.dtype.kind in "US"
