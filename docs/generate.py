@@ -98,7 +98,7 @@ def _problems() -> Iterator[str]:
 
 
 def _verdicts() -> Iterator[str]:
-    yield "| first line | exit code | what it means | what to do |\n| --- | --- | --- | --- |"
+    yield "| first line | exit code | what it means | what to do |\n| --- | ---: | --- | --- |"
     for verdict, rules in VERDICTS.items():
         yield f"| `{verdict.upper()}` | {rules.exit_code:d} | {rules.sentence} | {rules.to_do} |"
 

@@ -1,6 +1,7 @@
 """Hooks of MkDocs.
 
 - The word after `sh` on a fence (services, unexecuted) is for the tests, not for readers.
+- Browsers break lines behind hyphens, and options of commands stay whole.
 - Notebooks become pages with their outputs.
 """
 
@@ -13,11 +14,18 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 _FENCE = re.compile(r"^(\s*```sh) \w+$", re.MULTILINE)
+_CODE = re.compile(r"<code>.*?</code>", re.DOTALL)
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Return the page with plain `sh` fences."""
     return _FENCE.sub(r"\1", markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Return the page with a mark around each option in code, for stylesheets/pages.css."""
+    return _CODE.sub(lambda code: _OPTION.sub(r'<span class="option">\g<0></span>', code[0]), html)
 
 
 def on_files(files: Files, config: Any) -> Files:  # noqa: ANN401 -- MkDocs' own type is not exported

@@ -137,7 +137,7 @@ def _claims(results: Results, wanted: str) -> str:
             verdicts.setdefault(finding.claim, {})[name] = _MARKS[finding.verdict]
     if not verdicts:
         return ""
-    lines = [f"| claim | {' | '.join(map(called, results))} |", f"| --- |{' --- |' * len(results)}"]
+    lines = [f"| claim | {' | '.join(map(called, results))} |", f"| --- |{' :---: |' * len(results)}"]
     for claim, found in verdicts.items():
         lines.append(f"| {claim.replace('|', '&#124;')} | {' | '.join(found.get(name, '–') for name in results)} |")
     return "\n".join(lines)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +72,7 @@ def test_what_python_shows_of_the_package_is_its_api() -> None:
 def test_a_model_shows_what_it_takes_in_two_lines(model: "mbd.Model") -> None:
     first, second = repr(model).splitlines()
     assert first == "Model(lattice, regression: text 4, audio 3, visual 3)"
-    assert "deleted: nothing" in second
+    assert second == "  deleted: nothing"
 
 
 def test_predict_without_names_of_modalities_says_what_it_takes(model: "mbd.Model") -> None:
@@ -114,9 +115,12 @@ def test_errors_in_python_name_arguments_and_functions(trained: Path, tmp_path: 
         everything = ("text", "audio", "visual")
         mbd.train(trained / "features", tmp_path / "out", without=everything, params=PARAMS)
     assert caught.value.key == "without"
-    with pytest.raises(mbd.MbdError) as missing:
-        mbd.load(tmp_path / "nothing")
-    assert "`mbd " not in str(missing.value) and "--" not in str(missing.value)
+    for call in (mbd.load, partial(mbd.train, out=tmp_path / "out")):
+        with pytest.raises(mbd.MbdError) as missing:
+            call(tmp_path / "nothing")
+        assert "`mbd." in str(missing.value) and "`mbd " not in str(missing.value) and "--" not in str(missing.value)
+    with pytest.raises(mbd.MbdError, match=r"by `mbd\.make_keys`, .* only `mbd keys` changes it"):  # by no function
+        mbd.guard(trained / "model", "file://store", trust=tmp_path / "nothing")
 
 
 def test_predict_takes_anything_array_like(model: "mbd.Model") -> None:

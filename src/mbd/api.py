@@ -354,19 +354,24 @@ def _running(command: str, given: Parameters) -> Iterator[Params]:
         with step_context(values, command, warn=getLogger(__name__).warning):
             yield values
     except MbdError as error:
-        error.key = error.key and re.sub(r"^--([\w-]+)", _argument, error.key)
+        error.key = error.key and re.sub(r"^--([\w-]+)", lambda option: _argument(option[1]), error.key)
         error.hint = error.hint and _in_python(error.hint)
         raise
 
 
 def _in_python(hint: str) -> str:
-    hint = re.sub(r"`mbd ([a-z]+(?: new)?)`", lambda found: f"`mbd.{_FUNCTIONS.get(found[1], found[1])}`", hint)
     hint = re.sub(r"--set ([\w.]+)=(\S+)", r"params={'\1': '\2'}", hint)
-    return re.sub(r"--([a-z][\w-]*)", _argument, hint)
+    return re.sub(r"`mbd ([a-z]+(?: new)?)[^`]*`|--([a-z][\w-]*)", _function_or_argument, hint)
 
 
-def _argument(option: re.Match[str]) -> str:
-    return _ARGUMENTS.get(option[1], option[1]).replace("-", "_")
+def _function_or_argument(found: re.Match[str]) -> str:
+    command, option = found.groups()
+    function = _FUNCTIONS.get(command, command)
+    return _argument(option) if option else f"`mbd.{function}`" if function in globals() else found[0]
+
+
+def _argument(option: str) -> str:
+    return _ARGUMENTS.get(option, option).replace("-", "_")
 
 
 _FUNCTIONS = {"features": "make_features", "import": "import_model", "keys new": "make_keys"}

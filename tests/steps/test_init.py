@@ -27,10 +27,7 @@ class Fusion(nn.Module):
     def forward(self, words, voice):
         return self.out(torch.cat([self.words_net(words), self.voice_net(voice)], dim=1))
 """
-OWN = (
-    *("--model", "paper:Fusion", "--set", "model.inputs=[words, voice]", "--set", "requests.modality=voice"),
-    *("--set", "certificate.model=fusion"),
-)
+OWN = (*("--model", "paper:Fusion", "--set", "model.inputs=[words, voice]", "--set", "requests.modality=voice"),)
 
 
 def dependencies(project: Path) -> dict[str, set[str]]:
@@ -70,6 +67,7 @@ def test_stages_depend_on_the_own_data_and_module_and_on_no_source_of_this_packa
     written = yaml.safe_load((own / "params.yaml").read_text())
     assert written["features"]["source"]["path"] == "own.csv"
     assert (written["model"]["backbone"], written["deletion"]["method"]) == ("paper:Fusion", "exact")
+    assert written["certificate"]["model"] == "Fusion"
     assert len((own / "README.md").read_text().splitlines()) <= 6
 
 

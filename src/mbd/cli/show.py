@@ -39,9 +39,10 @@ def init_command(
 ) -> None:
     """Write params.yaml, DVC stages and a README into FOLDER [.]: a project that `dvc repro` carries out.
 
-    What you set is written into params.yaml. With --model, deletion.method is `exact` unless you set another: a module
-    of any shape is trained again without the modality. With --kubeflow the parameters name the secrets, the config map
-    and the claim of a cluster, for the pipelines and for `mbd deploy render`.
+    What you set is written into params.yaml. With --model, unless you set others, certificate.model is the name of its
+    factory and deletion.method is `exact`: a module of any shape is trained again without the modality. With --kubeflow
+    the parameters name the secrets, the config map and the claim of a cluster, for the pipelines and for `mbd deploy
+    render`.
     """
     from mbd.cli.pipeline import compile_command
     from mbd.deployment.values import DeployValues, with_names
@@ -50,7 +51,9 @@ def init_command(
 
     if data and not Path(data).is_absolute():
         data = os.path.relpath(data, folder)
-    own = {"features.source.path": data, "model.backbone": model, "deletion.method": "exact" if model else None}
+    own = {"features.source.path": data}
+    if model:
+        own |= {"model.backbone": model, "deletion.method": "exact", "certificate.model": model.partition(":")[2]}
     all_settings = (*(f"{key}={json.dumps(value)}" for key, value in own.items() if value), *settings)
     if kubeflow:
         all_settings = with_names(params_file, all_settings)
