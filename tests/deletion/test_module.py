@@ -1,9 +1,11 @@
 """All three methods on modules of one's own: by a cut that probing found, with noise, and by replacement."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
 from mbd.deletion import certified, exact, surgery
 from mbd.deletion.cut import cut
@@ -13,14 +15,15 @@ from mbd.deletion.surgery import _under_all_names
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget
+from mbd.formats.features import Shape
 from mbd.formats.model import ModuleSpec
-from mbd.model.module import from_tensors
+from mbd.model.module import architecture_of, from_plain, from_tensors, to_plain
 from mbd.model.predictor import Model
 from mbd.params import Params, load_params
 from mbd.training.module import train_module
 from mbd.training.trained import Trained
 from tests.features.build import synthetic_set
-from tests.model.modules import MIXED, Perception
+from tests.model.modules import MIXED, FixedVectors, Perception
 from tests.refusals import about
 
 MODULES = {
@@ -204,3 +207,26 @@ def test_a_fixed_shape_whose_branches_can_be_found_is_refused_until_they_are_nam
 def test_surgery_without_the_cut_is_refused(before: ModelBefore) -> None:
     with pytest.raises(DataError, match="lists no input columns"):
         surgery.delete(AUDIO, before, params_of("late fusion", "deletion.surgery.cut=false"))
+
+
+class WeightNormed(FixedVectors):
+    """Of fixed shape, with weight norm on both layers of each encoder."""
+
+    def __init__(self, modalities: Mapping[str, Shape], outputs: int) -> None:
+        super().__init__(modalities, outputs)
+        for encoder in self.encoders.values():
+            encoder[0] = nn.utils.parametrizations.weight_norm(encoder[0])  # type: ignore[index,operator]
+
+
+@pytest.mark.parametrize("branches", ["", "model.branches={audio: [encoders.audio]}"])
+def test_a_weight_norm_of_fixed_shape_holds_the_zeros_of_what_was_never_trained(data: Path, branches: str) -> None:
+    backbone = "model.backbone=tests.deletion.test_module:WeightNormed"
+    params = load_params(None, [backbone, "training.epochs=1", *filter(None, [branches])])
+    trained = train_module(FeatureSet.open(data, without=("audio",)), params, work=data / "none", progress=False)
+    architecture = architecture_of(trained.record)
+    plain = to_plain(architecture, trained.tensors)
+    assert not plain["encoders.audio.0.weight"].any()
+    assert plain["encoders.text.0.weight"].any()
+    assert all(np.isfinite(tensor).all() for tensor in trained.tensors.values())
+    again = to_plain(architecture, from_plain(architecture, plain))
+    assert all(np.allclose(again[name], tensor, atol=1e-6) for name, tensor in plain.items())

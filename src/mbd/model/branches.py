@@ -21,8 +21,8 @@ from torch.utils import _pytree as pytree
 
 from mbd.errors import UsageError
 from mbd.formats.features import lengths_of
-from mbd.model.contract import Architecture, Features, evaluating, example, listening, output_shapes, row_axis, seeded
-from mbd.model.probing import Provenance, probe, randomise, silenced
+from mbd.model.contract import NO_ROWS, Architecture, Features, evaluating, example, listening, seeded
+from mbd.model.probing import Provenance, equal, probe, randomise, silenced
 
 _ROWS, _DRAWS = 2, 3
 _SAME = 1e-6  # difference of outputs, relative to the largest, that is none
@@ -157,21 +157,8 @@ class _Listening:
     @cached_property
     def _switchable(self) -> frozenset[str]:
         """Submodules that run and whose outputs all have an axis of rows, so that they can be branches."""
-        names = [name for name in self._parts if name]
-        runs = [
-            output_shapes(
-                self._module,
-                [self._parts[name] for name in names],
-                *example(self._architecture.modalities, rows, seed=0),
-            )
-            for rows in (2, 3)
-        ]
-        found = set()
-        for name, two, three in zip(names, *runs, strict=True):
-            axes = [row_axis(a, b) for a, b in zip(two, three, strict=False) if a is not None]
-            if axes and None not in axes and len(two) == len(three):
-                found.add(name)
-        return frozenset(found)
+        found = self._architecture.row_axes(self._module, [name for name in self._parts if name])
+        return frozenset(name for name, axes in found.items() if NO_ROWS not in axes and not set(axes) <= {None})
 
     @cached_property
     def hearing(self) -> Mapping[str, frozenset[str]]:
@@ -324,14 +311,7 @@ def _within(name: str, names: Collection[str]) -> bool:
 
 def _equal(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
     """Whether outputs are the same up to rounding."""
-    return len(one) == len(other) and all(
-        a.shape == b.shape and _difference(a, b) <= _SAME for a, b in zip(one, other, strict=True) if a.numel()
-    )
-
-
-def _difference(one: Tensor, other: Tensor) -> float:
-    scale = float(one.double().abs().max())
-    return float((one.double() - other.double()).abs().max()) / max(scale, 1e-30)
+    return len(one) == len(other) and all(equal(a, b, _SAME) for a, b in zip(one, other, strict=True))
 
 
 def _disturb(_: nn.Module, __: object, output: object) -> object:

@@ -48,9 +48,12 @@ from mbd.tensors import Array
 
 Features = dict[str, Tensor]
 Available = dict[str, Tensor]
+_Size = tuple[int, ...] | None
 _KEY = "model.backbone"
 _METHODS = {"loss": ("outputs", "labels", "features", "available"), "reconstruct": ("features", "available")}
 _LOG = logging.getLogger(__name__)
+NO_ROWS = -1
+"""the axis of rows of a tensor that has none"""
 
 
 def load_factory(path: str, key: str = _KEY) -> Callable[..., nn.Module]:
@@ -223,6 +226,33 @@ class Architecture:
         without = f" without {', '.join(missing)}" if missing else ""
         return self._call(module, f"the module fails on rows of these shapes{without}", seed, features, available)
 
+    def row_axes(self, module: nn.Module, names: Sequence[str]) -> dict[str, list[int | None]]:
+        """Return which axis of what submodules return in their last call is that of the rows.
+
+        For each leaf of the output: :data:`NO_ROWS` for a tensor without such an axis, None for what is no tensor.
+
+        Raises:
+            UsageError: The module fails.
+
+        """
+        runs = []
+        for rows in (2, 3):
+            seen: dict[str, list[_Size]] = {name: [] for name in names}
+
+            def keep(name: str, leaves: list[Any], seen: dict[str, list[_Size]] = seen) -> None:
+                seen[name] = [tuple(leaf.shape) if isinstance(leaf, Tensor) else None for leaf in leaves]
+
+            with listening({name: module.get_submodule(name) for name in names}, keep):
+                self.run(module, *example(self.modalities, rows, seed=0))
+            runs.append(seen)
+        two, three = runs
+        return {
+            name: [_row_axis(*sizes) for sizes in zip(two[name], three[name], strict=True)]
+            if len(two[name]) == len(three[name])
+            else [NO_ROWS]
+            for name in names
+        }
+
     def _call(self, module: nn.Module, problem: str, seed: int, *given: object, of: str = "__call__") -> Any:  # noqa: ANN401
         try:
             with evaluating(module), seeded(seed, "run"), torch.no_grad():
@@ -288,18 +318,11 @@ class Architecture:
                     value=name,
                     hint=f"it has {', '.join(near or [n for n in submodules if n and '.' not in n])}",
                 )
-        shapes = []
-        for rows in (2, 3):
-            with _recording([submodules[name] for name in names]) as seen:
-                self.run(module, *example(state.shapes, rows, seed=0))
-            shapes.append(seen)
-        for name, two, three in zip(names, *shapes, strict=True):
-            tensors = [(a, b) for a, b in zip(two, three, strict=False) if a is not None and b is not None]
-            axes = [row_axis(a, b) for a, b in zip(two, three, strict=False)]
-            if not tensors or len([axis for axis in axes if axis is not None]) < len(tensors):
+        for name, axes in self.row_axes(module, names).items():
+            if NO_ROWS in axes or set(axes) <= {None}:
                 raise UsageError(
                     f"the output of {name} has no axis of rows, so it cannot be switched off for single rows"
-                    if two
+                    if axes
                     else f"the submodule {name} never runs",
                     key=f"model.branches.{modality}",
                     value=name,
@@ -404,7 +427,7 @@ class _Absence:
             leaves, tree = pytree.tree_flatten(output)
             there, switched = self._available[modality], []
             for leaf, axis in zip(leaves, axes, strict=True):
-                if axis is None:
+                if axis is None:  # no tensor
                     switched.append(leaf)
                     continue
                 bits = there.reshape([-1 if a == axis else 1 for a in range(leaf.ndim)])
@@ -510,32 +533,11 @@ def listening(parts: Mapping[Any, nn.Module], keep: Callable[[Any, list[Any]], N
             handle.remove()
 
 
-@contextmanager
-def _recording(submodules: Sequence[nn.Module]) -> Iterator[list[list[tuple[int, ...] | None]]]:
-    """Within: the shapes of what submodules return in their last call are kept, in their order."""
-    seen: list[list[tuple[int, ...] | None]] = [[] for _ in submodules]
-
-    def keep(place: int, leaves: list[Any]) -> None:
-        seen[place] = [tuple(leaf.shape) if isinstance(leaf, Tensor) else None for leaf in leaves]
-
-    with listening(dict(enumerate(submodules)), keep):
-        yield seen
-
-
-def output_shapes(
-    module: nn.Module, submodules: Sequence[nn.Module], features: Features, available: Available
-) -> list[list[tuple[int, ...] | None]]:
-    """Return the shapes of the tensors that submodules return in their last call, in their order."""
-    with _recording(submodules) as seen, evaluating(module), seeded(0, "run"), torch.no_grad():
-        module(features, available)
-    return seen
-
-
-def row_axis(two: tuple[int, ...] | None, three: tuple[int, ...] | None) -> int | None:
-    """Return the axis that is 2 long for two rows and 3 long for three, if there is exactly one that changes."""
+def _row_axis(two: _Size, three: _Size) -> int | None:
+    """Return the axis that is 2 long for two rows and 3 long for three, if it is the only one that changes."""
     if two is None or three is None:
         return None
     changed = [axis for axis, sizes in enumerate(zip(two, three, strict=False)) if sizes[0] != sizes[1]]
     if len(two) != len(three) or len(changed) != 1 or (two[changed[0]], three[changed[0]]) != (2, 3):
-        return None
+        return NO_ROWS
     return changed[0]

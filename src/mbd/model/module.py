@@ -24,14 +24,12 @@ from mbd.model.attachment import Attachment, OwnPart, attach
 from mbd.model.branches import closing
 from mbd.model.checkpoint import describe
 from mbd.model.contract import (
+    NO_ROWS,
     Architecture,
-    example,
     listening,
     load_factory,
     materialise,
-    output_shapes,
     own_method,
-    row_axis,
     source_digest,
     to_tensor,
     zeros_where_absent,
@@ -108,7 +106,7 @@ class ModuleBackbone:
 
         def keep(name: str, leaves: list[Tensor]) -> None:
             axes = zip(leaves, self._places[name], strict=False)
-            parts = [_pooled(leaf, axis) for leaf, axis in axes if axis is not None]
+            parts = [_pooled(leaf, axis) for leaf, axis in axes if axis not in (None, NO_ROWS)]
             found[name].append(_sampled(name, torch.cat(parts, dim=1)))
 
         with listening({name: self.module.get_submodule(name) for name in self._places}, keep):
@@ -125,15 +123,8 @@ class ModuleBackbone:
     def _places(self) -> dict[str, list[int | None]]:
         """Submodules whose outputs have one entry for each row, with the axes of the rows."""
         names = [name for name, _ in self.module.named_modules() if name]
-        parts = [self.module.get_submodule(name) for name in names]
-        shapes = [
-            output_shapes(self.module, parts, *example(self.architecture.modalities, rows, seed=0)) for rows in (2, 3)
-        ]
-        found = {}
-        for name, two, three in zip(names, *shapes, strict=True):
-            axes = [row_axis(a, b) for a, b in zip(two, three, strict=False)]
-            if len(two) == len(three) and any(axis is not None for axis in axes):
-                found[name] = axes
+        axes = self.architecture.row_axes(self.module, names)
+        found = {name: own for name, own in axes.items() if not set(own) <= {None, NO_ROWS}}
         kept = np.unique(np.linspace(0, len(found) - 1, min(_PLACES, len(found))).round().astype(int))
         return {name: axes for place, (name, axes) in enumerate(found.items()) if place in kept}
 
@@ -363,7 +354,7 @@ def from_plain(architecture: Architecture, plain: Mapping[str, Array]) -> dict[s
     """Return what :func:`to_plain` came from: weights as the module stores them.
 
     Raises:
-        UsageError: A parametrisation cannot hold a weight, such as a weight norm a row of zeros.
+        UsageError: A parametrisation cannot hold a weight, such as a spectral norm zeros.
 
     """
     module = architecture.blank().eval()
@@ -375,8 +366,7 @@ def from_plain(architecture: Architecture, plain: Mapping[str, Array]) -> dict[s
                 state[name].copy_(tensor)
                 continue
             owner, _, part = name.rpartition(".")
-            setattr(module.get_submodule(owner), part, tensor)
-            if not torch.allclose(getattr(module.get_submodule(owner), part), tensor, atol=1e-6):
+            if not _hold(module.get_submodule(owner), part, tensor):
                 raise UsageError(
                     "the parametrisation of a weight cannot hold what is left of it",
                     key=name,
@@ -384,6 +374,19 @@ def from_plain(architecture: Architecture, plain: Mapping[str, Array]) -> dict[s
                     hint="remove it (torch.nn.utils.parametrize.remove_parametrizations) and import the model again",
                 )
     return to_tensor_dict(module)
+
+
+def _hold(layer: nn.Module, name: str, weight: Tensor) -> bool:
+    """Put a weight into a parametrised layer; return whether it is there.
+
+    A weight norm has no inverse for a row of zeros: such a row gets the length 0 and the direction of ones.
+    """
+    setattr(layer, name, weight)
+    length = getattr(layer.parametrizations[name], "original0", None)  # type: ignore[index]
+    if length is not None and (empty := length == 0).any():
+        setattr(layer, name, torch.where(empty, torch.ones_like(weight), weight))
+        length[empty] = 0
+    return torch.allclose(getattr(layer, name), weight, atol=1e-6)
 
 
 def cut_plain(found: Provenance, plain: Mapping[str, Array]) -> dict[str, Array]:

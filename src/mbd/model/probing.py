@@ -21,11 +21,11 @@ Statistics of BatchNorm take part like weights. Before that, modules are refused
 random outputs or hidden state in evaluation mode, and those whose rows without m* still move with it.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
-from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -212,21 +212,21 @@ def refuse_unsuitable(architecture: Architecture, module: nn.Module, modality: s
     lacking = ~some[modality]
     moved = run(other, some)[lacking]
     after_other = run(features, some)
-    if not _equal(first, again) or not _equal(first, after_other):
+    if not equal(first, again) or not equal(first, after_other):
         raise UsageError(
             "the module has hidden state: in evaluation mode, the same rows do not give the same outputs",
             key=_KEY,
             value=architecture.name,
             hint="keep nothing between two calls of forward; a registered buffer may change in training mode only",
         )
-    if not _equal(first, elsewhere):
+    if not equal(first, elsewhere):
         raise UsageError(
             "the module draws random numbers in evaluation mode",
             key=_KEY,
             value=architecture.name,
             hint="draw only if self.training, as nn.Dropout does",
         )
-    if not _equal(first[lacking], moved):
+    if not equal(first[lacking], moved):
         raise UsageError(
             f"rows without {modality} still move with {modality}: with that of other rows in the batch",
             key=_KEY,
@@ -235,10 +235,12 @@ def refuse_unsuitable(architecture: Architecture, module: nn.Module, modality: s
         )
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
-    """Whether two outputs are the same up to rounding."""
-    scale = float(one.abs().max()) if one.numel() else 0.0
-    return bool(torch.isfinite(one).all()) and float((one - other).abs().max()) <= _SAME * max(scale, 1e-30)
+def equal(one: Tensor, other: Tensor, tolerance: float = _SAME) -> bool:
+    """Whether two outputs are finite and the same up to rounding, relative to the largest number."""
+    if one.shape != other.shape or not one.numel():
+        return one.shape == other.shape
+    largest, difference = float(one.double().abs().max()), float((one.double() - other.double()).abs().max())
+    return math.isfinite(largest) and difference <= tolerance * max(largest, 1e-30)
 
 
 def _floating_state(module: nn.Module) -> dict[str, Tensor]:
@@ -364,7 +366,7 @@ def randomise(module: nn.Module, draw: int) -> None:
     spread = 0.5 if draw % 3 == 2 else 1.0  # where nothing saturates
     with torch.no_grad():
         for parameter in module.parameters():
-            fan_in = prod(parameter.shape[1:]) if parameter.ndim > 1 else 1
+            fan_in = math.prod(parameter.shape[1:]) if parameter.ndim > 1 else 1
             largest = spread * (3 / fan_in) ** 0.5
             parameter.uniform_(-largest, largest, generator=generator)
         for part in module.modules():
@@ -478,4 +480,4 @@ def _same_function(architecture: Architecture, module: nn.Module, smaller: nn.Mo
         torch.no_grad(),
         silenced(module, owned_by(module, provenance.modality)),
     ):
-        return _equal(module(features, available), smaller(features, available))
+        return equal(module(features, available), smaller(features, available))
