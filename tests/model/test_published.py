@@ -150,6 +150,16 @@ def test_a_factory_gets_what_its_signature_names_and_its_options() -> None:
     assert Architecture(SixStreams, VECTORS, 1, inputs=["text"]).build().state_dict()["project.a.weight"].shape[1] == 4
 
 
+def test_a_signature_names_a_modality_with_a_blank_as_python_can() -> None:
+    class Gaze(nn.Module):
+        def __init__(self, eye_gaze: int, outputs: int) -> None:
+            super().__init__()
+            self.out = nn.Linear(eye_gaze, outputs)
+
+    module = Architecture(Gaze, {"eye gaze": Shape.vector(3)}, 2, inputs=["eye gaze"]).build()
+    assert module.state_dict()["out.weight"].shape == (2, 3)
+
+
 def test_a_published_module_keeps_its_names_and_takes_branches_by_them() -> None:
     branches = {"audio": ("pairs.l_with_a", "pairs.v_with_a", "memories.a")}
     shapes, inputs = SHAPES["sequences"], ["text", "audio", "visual"]

@@ -12,12 +12,13 @@ A dictionary among the positions is passed as one, for modules that take a batch
 `forward` returns to n × outputs numbers: keys, attributes or positions, separated by dots. Both happen in hooks of the
 module itself, so its submodules and weights keep the names that they have.
 
-A factory for such a module is called with the arguments that its signature names: a modality (its shape), `modalities`,
-`outputs`, and everything of `model.options`. A model of transformers is built from its configuration: `model.options`
-is what its `config.json` says.
+A factory for such a module is called with the arguments that its signature names: a modality (its shape; `eye_gaze` is
+"eye gaze"), `modalities`, `outputs`, and everything of `model.options`. A model of transformers is built from its
+configuration: `model.options` is what its `config.json` says.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,7 +129,8 @@ def construct(factory: Callable[..., Any], known: Mapping[str, Any], options: Ma
     if configuration := getattr(factory, "config_class", None):  # a model of transformers
         return factory(configuration.from_dict({"num_labels": known["outputs"], **options}))
     named = inspect.signature(factory).parameters
-    return factory(**{**{name: value for name, value in known.items() if name in named}, **options})
+    arguments = {re.sub(r"\W", "_", name): value for name, value in known.items()}  # a modality's name may have blanks
+    return factory(**{**{name: value for name, value in arguments.items() if name in named}, **options})
 
 
 def _names(inputs: Inputs) -> Iterator[str]:
