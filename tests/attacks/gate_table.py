@@ -3,8 +3,8 @@
 For each of the published-style modules (:mod:`tests.foreign_modules`) a model is trained with audio and one without it.
 Leaking models are the first with less done to it than a deletion does; each has the record of the reference, which
 says that audio was never there. Good ones are the reference trained with another seed, an exact deletion, and the cut
-with the branches that close audio off. `SEEDS` (default 1) is the number of seeds of training of the good ones; leaking
-ones are made with the first.
+with the branches that close audio off. `SEEDS` (default 1) is the number of seeds of training of the good ones, each
+beside the reference of the seed before it; leaking ones are made with the first.
 """
 
 import logging
@@ -40,13 +40,30 @@ Tensors = dict[str, Array]
 class FixedShape:
     """A published-style module, trained with audio (`model`) and without it (`reference`)."""
 
-    def __init__(self, folder: Path, module: ForeignModule, seed: int = 0, *, named: bool = True) -> None:
-        """Train both; `named`: with the branches of audio in the parameters."""
-        self.folder, self.module, self.seed, self.named = folder, module, seed, named
-        self._measured: dict[tuple[str, str, str], list[AttackEvidence]] = {}
-        write_data(folder / "data", module.kind)
-        train.run(self.params(), folder / "data", folder / "model")
-        train.run(self.params(), folder / "data", folder / "reference", ("audio",))
+    def __init__(
+        self,
+        folder: Path,
+        module: ForeignModule,
+        seed: int = 0,
+        *,
+        named: bool = True,
+        earlier: "FixedShape | None" = None,
+    ) -> None:
+        """Train both.
+
+        Args:
+            folder: Where they are written.
+            module: What is trained.
+            seed: Of the training.
+            named: With the branches of audio in the parameters.
+            earlier: The same of another seed: its data is used, and what was measured of its reference.
+
+        """
+        self.folder, self.module, self.seed, self.named, self._earlier = folder, module, seed, named, earlier
+        self._measured: dict[tuple[str, str, str], list[AttackEvidence]] = earlier._measured if earlier else {}
+        self.data: Path = earlier.data if earlier else write_data(folder / "data", module.kind)
+        train.run(self.params(), self.data, folder / "model")
+        train.run(self.params(), self.data, folder / "reference", ("audio",))
 
     def params(self, *settings: str, branches: tuple[str, ...] | None = None, seed: int | None = None) -> Params:
         """Return the parameters of its training."""
@@ -59,8 +76,7 @@ class FixedShape:
 
     def audit(self, after: Path) -> LeakageRecord:
         """Attack a model as the step does."""
-        data, before, reference = (self.folder / name for name in ("data", "model", "reference"))
-        audit = open_audit(data, before, after, reference, ("audio",))
+        audit = open_audit(self.data, self.folder / "model", after, self.folder / "reference", ("audio",))
         return run_suite(audit, SETTINGS, measured=self._measured).record
 
     def pretending(self, name: str, change: Callable[[Tensors, Tensors], Tensors]) -> Path:
@@ -99,7 +115,7 @@ class FixedShape:
     def retrained(self, seed: int) -> Path:
         """Write the reference of another seed."""
         out = self.folder / f"reference {seed}"
-        train.run(self.params(seed=seed), self.folder / "data", out, ("audio",))
+        train.run(self.params(seed=seed), self.data, out, ("audio",))
         return out
 
     def deleted(self, method: str, *settings: str) -> Path:
@@ -107,7 +123,7 @@ class FixedShape:
         out = self.folder / f"{method} {len(settings)}"
         params = self.params(f"deletion.method={method}", f"deletion.ledgers={self.folder / 'ledgers'}", *settings)
         reference = self.folder / "reference" if method == "exact" else None
-        delete.run(params, self.folder / "data", self.folder / "model", ["audio"], [], out, reference)
+        delete.run(params, self.data, self.folder / "model", ["audio"], [], out, reference)
         return out
 
     def leaking(self) -> Iterator[tuple[str, Callable[[], Path]]]:
@@ -127,7 +143,11 @@ class FixedShape:
 
     def good(self) -> Iterator[tuple[str, Callable[[], Path]]]:
         """Yield models from which audio is gone."""
-        yield "reference, another seed", lambda: self.retrained(self.seed + 1000)
+        earlier = self._earlier
+        yield (
+            "reference, another seed",
+            lambda: earlier.folder / "reference" if earlier else self.retrained(self.seed + 1000),
+        )
         yield "exact", lambda: self.deleted("exact")
         if self.module.branches:
             yield "full cut", lambda: self.deleted("surgery")
@@ -158,6 +178,7 @@ def write_data(folder: Path, kind: Kind, **sizes: int) -> Path:
                 rows[m] = 1 + rng.integers(0, 14, (count, frames)) + 14 * (hidden[m] > 0)[:, None]
                 rows[f"{m}_lengths"] = np.full(count, frames)
         arrays |= {f"{split}_{name}": array for name, array in rows.items()}
+    folder.parent.mkdir(parents=True, exist_ok=True)
     file = write_npz(folder.with_suffix(".npz"), arrays)
     features.run(load_params(None, [f"features.source.path={file}"]), folder)
     return folder
@@ -168,23 +189,29 @@ def main(seeds: int) -> int:
     logging.disable(logging.WARNING)
     wrong = 0
     print(f"{'module':16} {'seed':>4} {'model after':24} {'should':8} {'decision':8} first reason")
-    for seed in range(seeds):
-        for name, module in FOREIGN.items():
-            with tempfile.TemporaryDirectory() as folder:
-                fixed = FixedShape(Path(folder), module, seed)
+    for name, module in FOREIGN.items():
+        fixed = None
+        with tempfile.TemporaryDirectory() as folder:
+            for seed in range(seeds):
+                fixed = FixedShape(Path(folder) / str(seed), module, seed, earlier=fixed)
                 leaking = fixed.leaking() if not seed else ()
                 for should, cases in (("refused", leaking), ("passed", fixed.good())):
                     for case, make in cases:
-                        try:
-                            record = fixed.audit(make())
-                            decision, why = record.decision, next(iter(record.reasons), "")
-                        except MbdError as error:
-                            decision, why = "refused", f"before the audit: {error.problem}"
+                        decision, why = _decide(fixed, make)
                         wrong += decision != should
                         mark = "" if decision == should else "  <-- WRONG"
                         print(f"{name:16} {seed:4} {case:24} {should:8} {decision:8} {why[:90]}{mark}", flush=True)
     print(f"{wrong} wrong")
     return wrong
+
+
+def _decide(fixed: FixedShape, make: Callable[[], Path]) -> tuple[str, str]:
+    """Return the decision about a model, and the first reason."""
+    try:
+        record = fixed.audit(make())
+    except MbdError as error:
+        return "refused", f"before the audit: {error.problem}"
+    return record.decision, next(iter(record.reasons), "")
 
 
 if __name__ == "__main__":
