@@ -86,8 +86,8 @@ def _publisher(params: "Params", store: str | None, trust: Path | None) -> "Publ
     from mbd.steps.publish import open_publisher
 
     existing_store(params, store)
-    settings = params.certificate.model_copy(update={"trust": str(trust or params.certificate.trust)})
-    return open_publisher(params.model_copy(update={"certificate": settings}), store or params.store.url)
+    params = params.having({"certificate.trust": str(trust)} if trust else {})
+    return open_publisher(params, store or params.store.url)
 
 
 @command.command()

@@ -57,8 +57,7 @@ def command(
         raise click.UsageError("give either --receipt FILE or --certificate CERTIFICATE")
     from mbd.steps import purge
 
-    if with_features:
-        params = params.model_copy(update={"purge": params.purge.model_copy(update={"features": True})})
+    params = params.having({"purge.features": True} if with_features else {})
     url = existing_store(params, store).url
     plan = purge.plan(params, store=url, **given)
     if dry_run:

@@ -179,7 +179,7 @@ def import_command(
     (docs/models.md). The FeatureSet is the data that it was trained on. Names in the file are those of the module, or
     have something that a wrapper put before all of them; model.rename says what else they are.
     """
-    from mbd.steps import branches, import_model
+    from mbd.steps import import_model
 
     if source and adapter:
         raise UsageError("an adapter is merged into a file or a folder", key="--adapter", hint="give --weights alone")
@@ -193,8 +193,8 @@ def import_command(
     out: Path = given["out"]
     print_result([result], import_model.to_text(result))
     report_written("model", out)
-    if proposals := {m: proposal for m, proposal in branches.run(out).items() if proposal and proposal.missing}:
-        _LOG.warning("%s", branches.to_text(proposals))
+    if missing := {m: each for m, each in import_model.propose_branches(out).items() if each and each.missing}:
+        _LOG.warning("%s", import_model.proposals_to_text(missing))
     suggest("evaluate", "--features", given["features"], "--model", out, "--out", "EVALUATION")
 
 
@@ -208,10 +208,10 @@ def branches_command(params: "Params", **given: Any) -> None:
     No data is read: the module runs on random rows, with random weights. The proposal is compared with what
     model.branches of the parameters names, else with what the model's record names.
     """
-    from mbd.steps import branches
+    from mbd.steps import import_model
 
-    proposals = branches.run(**given, named=params.model.branches)
-    print_result(branches.to_plain(proposals), branches.to_text(proposals))
+    proposals = import_model.propose_branches(**given, named=params.model.branches)
+    print_result(import_model.proposals_to_plain(proposals), import_model.proposals_to_text(proposals))
 
 
 @click.command()

@@ -108,8 +108,8 @@ def _naming_keys(location: FeatureLocation, folder: Path, settings: ShreddingSet
 
 def _bring(location: FeatureLocation, params: Params, folder: Path) -> None:
     named = {"repository": location.repository, "path": location.path or "", "remote": location.remote}
-    platform = params.platform.model_copy(update={"features": params.platform.features.model_copy(update=named)})
-    features.bring(params.model_copy(update={"platform": platform}), folder, location.commit or "HEAD", _LOG.warning)
+    own = params.having({f"platform.features.{name}": value for name, value in named.items()})
+    features.bring(own, folder, location.commit or "HEAD", _LOG.warning)
 
 
 def keep_shared(folder: Path, location: FeatureLocation, settings: ShreddingSettings) -> None:

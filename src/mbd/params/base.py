@@ -1,6 +1,7 @@
 """Base class and common types of all sections of the parameters, and the section of damage, which two others have."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Self
 
 from pydantic import Field
 
@@ -9,6 +10,15 @@ from mbd.records import Frozen
 
 class Settings(Frozen):
     """A section of the parameters."""
+
+    def having(self, values: Mapping[str, object]) -> Self:
+        """Return these settings with other values, by their dotted names, which are valid already."""
+        changed = self
+        for key, value in values.items():
+            name, _, below = key.partition(".")
+            new = getattr(changed, name).having({below: value}) if below else value
+            changed = changed.model_copy(update={name: new})
+        return changed
 
 
 Share = Annotated[float, Field(ge=0, le=1)]

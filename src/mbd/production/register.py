@@ -69,16 +69,10 @@ def open_registrar(params: Params, url: str) -> Registrar:
 def run(
     params: Params, model: Path, references: Sequence[Path], name: str, store: str, features: Path | None = None
 ) -> RegisterResult:
-    """Register a model and its references.
+    """Register a model and its references under a name.
 
-    Args:
-        params: their sections `certificate` and `registration` count.
-        model: The model's folder.
-        references: Folders of models that were trained like it, but without some of its modalities, or a folder of
-            such folders.
-        name: Name under which it is served.
-        store: URL of the store.
-        features: FeatureSet on whose valid split it is compared with the current release; None: it is not.
+    References are folders of models that were trained like it, but without some of its modalities, or folders of such.
+    With `features` it is compared with the current release on their valid split.
 
     Raises:
         VerificationError: The model takes, or was trained on, what is revoked for the name.

@@ -243,15 +243,7 @@ def obtain_reference(
 ) -> bool:
     """Write the model that never saw these modalities to `out`: the registered one, or one that is trained now.
 
-    Args:
-        base: The current release.
-        record: Its record.
-        modalities: What is deleted from it.
-        data: Within: the data of the release. It is entered only to train.
-        out: Folder to write.
-
-    Returns:
-        Whether it had to be trained.
+    `data` gives the data of the release, and is entered only to train. Returns whether that had to be done.
     """
     if base.fetch_reference([m for m in record.inputs if m not in modalities], out):
         _LOG.info("the registered reference without %s is used; nothing is trained", ", ".join(modalities))

@@ -67,8 +67,7 @@ class Stages:
         """Delete the modalities from `model`; see :func:`mbd.steps.delete.run`."""
         params = self.params
         if self.subjects:
-            exact = params.deletion.model_copy(update={"method": "exact"})
-            params, reference = params.model_copy(update={"deletion": exact}), None
+            params, reference = params.having({"deletion.method": "exact"}), None
         return delete.run(params, features, model, self.modalities, self.subjects, out, reference)
 
     @reads("deleted")
@@ -113,12 +112,7 @@ class Stages:
     ) -> PublishResult:
         """Publish the certificate of a deletion from the release that is current; see :func:`mbd.steps.publish.run`.
 
-        Args:
-            bundle: What `certify` wrote.
-            deleted: What `delete` wrote.
-            store: URL of the store.
-            out: Folder to write the published bundle to.
-            base: The model that was deleted from, where the log has no release of the name.
+        Where the log has no release of the name, `base` is the model that was deleted from.
 
         Raises:
             DataError: Another release has become current since, so the certificate would bring back an older model.

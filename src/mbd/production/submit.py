@@ -42,19 +42,11 @@ def submit(
     requester: str = "",
     token: str | None = None,
 ) -> list[DeletionRequest]:
-    """Submit a request for whole modalities, or one for each person; return them.
+    """Submit a request for whole modalities of a model name, or one for each person; return them.
 
-    Args:
-        params: keys, trust, and when requests are due.
-        url: URL of the store.
-        model: Name under which the model is registered or published.
-        modalities: What is to be deleted.
-        subjects: Ids of persons (groups of the FeatureSet) whose recordings are to be deleted; of all if empty.
-        features_folder: FeatureSet to look the persons up in; None: that of the current release is brought here.
-        nothing_held: A person may be unknown to the data: the request then ends with a statement of that.
-        reason: Why, without personal data.
-        requester: A case number, without personal data.
-        token: The same one again submits nothing new.
+    Persons, by their ids, are groups of a FeatureSet: the given one, or that of the current release, which is brought
+    here. With `nothing_held` a person may be unknown to it: the request then ends with a statement of that. Neither
+    `reason` nor `requester`, a case number, is personal data. The same `token` again submits nothing new.
 
     Raises:
         UsageError: There is no such model, modality or person.
@@ -68,8 +60,7 @@ def submit(
         return [entered(reason=reason, requester=requester, token=token)]
     refuse_several(modalities)
     if not nothing_held:
-        named = params.model_copy(update={"certificate": params.certificate.model_copy(update={"model": model})})
-        _refuse_unknown_persons(named, url, subjects, features_folder)
+        _refuse_unknown_persons(params.having({"certificate.model": model}), url, subjects, features_folder)
     key = read_lineage_key(params.certificate)
     pseudonyms = {keep_subject(requests.store, subject, key) for subject in subjects}
     several = f"{token}/{{}}".format if token and len(pseudonyms) > 1 else lambda _: token

@@ -17,8 +17,7 @@ import html
 import json
 import logging
 from base64 import b64encode
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,47 +66,36 @@ def run(
 ) -> AuditResult:
     """Attack the model `after` and write what was found; then refuse it, or return the record.
 
-    Args:
-        params: their section `attacks`.
-        features: FeatureSet that the models were made from.
-        before: model that was deleted from; None where it is gone, as in a later audit.
-        after: model that should have forgotten.
-        reference: model trained without the modalities.
-        modalities: what was deleted.
-        out: folder to write to.
-        show: called with a summary before the gate decides.
-        progress: whether to draw a progress bar.
+    `before` is None where that model is gone, as in a later audit. `show` gets a summary before the gate decides.
 
     Raises:
         GateRefusedError: the gate refuses the model.
     """
     from mbd.attacks.audit_input import open_audit  # noqa: PLC0415 -- needs torch
     from mbd.attacks.gate import refuse  # noqa: PLC0415
-    from mbd.attacks.suite import Audit, run_suite  # noqa: PLC0415
-
-    def write(step: StepRun, audit: Audit) -> None:
-        record = audit.record
-        figures = draw_leakage(record) if params.attacks.figures else {}
-        write_file(step.folder / LEAKAGE, record.to_json())
-        write_file(step.folder / METRICS, to_json(leakage_metrics(record)))
-        write_file(step.folder / REPORT, to_markdown(audit_page(record), figures))
-        (step.folder / "figures").mkdir()
-        for name, png in figures.items():
-            write_file(step.folder / "figures" / f"{name}.png", png)
-        step.look_at = REPORT
-        step.phases |= audit.seconds
+    from mbd.attacks.suite import run_suite  # noqa: PLC0415
 
     audit_input = open_audit(features, before, after, reference, modalities)
     inputs = {**({"before": before} if before else {}), "after": after, "reference": reference}
     with step_run(NAME, out, {"attacks": params.attacks}, **inputs) as step:
         step.inputs["features"] = {"path": str(features), "digest": canonical_digest(audit_input.data.digests())}
         audit = run_suite(audit_input, params.attacks, progress=progress)
-        audit = replace(audit, record=counted(audit.record, _before(audit_input), Path(params.deletion.ledgers)))
-        write(step, audit)
-    warnings = audit_input.after.record.guarantee.warnings
-    show("\n".join([audit_summary(audit.record), *warnings]))
-    refuse(audit.record, out / REPORT)
-    return AuditResult(**dict(audit.record))
+        record = counted(audit.record, _before(audit_input), Path(params.deletion.ledgers))
+        _write(step, record, draw_leakage(record) if params.attacks.figures else {})
+        step.phases |= audit.seconds
+    show("\n".join([audit_summary(record), *audit_input.after.record.guarantee.warnings]))
+    refuse(record, out / REPORT)
+    return AuditResult(**dict(record))
+
+
+def _write(step: StepRun, record: LeakageRecord, figures: Mapping[str, bytes]) -> None:
+    write_file(step.folder / LEAKAGE, record.to_json())
+    write_file(step.folder / METRICS, to_json(leakage_metrics(record)))
+    write_file(step.folder / REPORT, to_markdown(audit_page(record), figures))
+    (step.folder / "figures").mkdir()
+    for name, png in figures.items():
+        write_file(step.folder / "figures" / f"{name}.png", png)
+    step.look_at = REPORT
 
 
 def _before(audit_input: "AuditInput") -> str:

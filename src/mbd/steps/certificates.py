@@ -111,13 +111,7 @@ def _latest(store: Store, trust: Trust, model: str, modality: str | None) -> str
 
 @reads("leakage")
 def log_audit(params: Params, certificate: str, leakage: Path, store: str) -> ReauditStatement:
-    """State what the attacks in `leakage` found about a certificate.
-
-    Args:
-        params: their section `certificate` has keys, trust and the days until the next audit.
-        certificate: its SHA-256, or the start of it.
-        leakage: folder that the step `attack` wrote.
-        store: URL of the store that the certificate is published in.
+    """State what the attacks in `leakage` found about a certificate, given by its SHA-256 or the start of it.
 
     Raises:
         GateRefusedError: the gate refused the model. The statement is published nevertheless.

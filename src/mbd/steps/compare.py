@@ -99,18 +99,7 @@ def _took(seconds: float) -> str:
 def run(
     params: Params, features: Path, model: Path, reference: Path, deletion: Path, leakage: Path, out: Path
 ) -> MethodComparison:
-    """Compare a deletion with the other methods.
-
-    Args:
-        params: their sections `model`, `training`, `deletion` and `attacks`.
-        features: FeatureSet that the models were made from.
-        model: model that was deleted from.
-        reference: model of the same kind, trained without the modalities.
-        deletion: model after the deletion.
-        leakage: attacks on it.
-        out: folder to write to.
-
-    """
+    """Compare a deletion from `model`, and the attacks on it, with the other methods; `reference` is of its kind."""
     record = read_deletion(deletion)
     if record is None:
         raise UsageError("there is no deletion record", file=deletion / DELETION, hint="`mbd delete` writes one")
@@ -168,13 +157,9 @@ def _separable(backbone: str) -> str:
 
 
 def _settings(params: Params, method: str, backbone: str, folder: Path) -> Params:
-    sections: dict[str, Any] = {
-        "deletion": params.deletion.model_copy(update={"method": method, "ledgers": str(folder / "ledgers")}),
-        "attacks": params.attacks.model_copy(update={"variants": (), "figures": False}),
-    }
-    if method == "exact":
-        sections["model"] = params.model.model_copy(update={"backbone": backbone})
-    return params.model_copy(update=sections)
+    deletion = {"deletion.method": method, "deletion.ledgers": str(folder / "ledgers")}
+    model = {"model.backbone": backbone} if method == "exact" else {}
+    return params.having({**deletion, **model, "attacks.variants": (), "attacks.figures": False})
 
 
 def _carried_out(

@@ -91,11 +91,7 @@ def _note(value: object) -> str:
 def run(params: Params, out: Path, to_revoke: str | None = None) -> FeaturesSummary:
     """Write the FeatureSet that `params.features` describes to `out`; return its summary.
 
-    Args:
-        params: their section `features`.
-        out: folder to write to.
-        to_revoke: modality that a later step will revoke (`requests.modality`); data without it are refused.
-
+    Data without `to_revoke`, the modality that a later step will revoke (`requests.modality`), are refused.
     """
     with step_run(NAME, out, {"features": params.features}) as step:
         collection = convert(params.features, step, to_revoke)
@@ -127,13 +123,10 @@ def run_revision(
 
 
 def bring(params: Params, out: Path, commit: str | None, warn: Callable[[str], object]) -> None:
-    """Bring the FeatureSet of the parameters to `out`: that of a DVC revision, or made again from its source.
+    """Bring the FeatureSet of the parameters to `out`: made again from its source, or that of a DVC revision.
 
-    Args:
-        params: `platform.features` names the DVC repository; without one, `features.source` counts.
-        out: Where it is written.
-        commit: The revision; None: `platform.features.rev`.
-        warn: Called with a sentence when data is left out because its key was destroyed.
+    That is `commit` (default: `platform.features.rev`) of `platform.features.repository`, if there is one. `warn` gets
+    a sentence where data is left out because its key was destroyed.
     """
     revision = params.platform.features
     if revision.repository is None:

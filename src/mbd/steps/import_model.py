@@ -1,18 +1,22 @@
 """Step `import`: a model folder from weights that were trained elsewhere: a file, a folder, or an MLflow registry.
 
+`branches` says in words which submodules of a module of one's own belong to a modality (:mod:`mbd.model.branches`).
+
 The factory of the parameters builds the module, and the tensors of the file get the names that they have in it. Which
 modalities training saw has to be said, because the weights do not show it, and all that deletion and certificate claim
 rests on it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest
+from mbd.model.checkpoint import load_model
 from mbd.model.matching import MatchedNames, match_names
 from mbd.outputs import step_run
 from mbd.params import Params
@@ -23,6 +27,9 @@ from mbd.steps.train import TrainingResult, write_model
 from mbd.steps.train import to_text as metrics_to_text
 from mbd.storage.mlflow import MlflowRegistry, StoredArtifact
 from mbd.tensors import Array
+
+if TYPE_CHECKING:
+    from mbd.model.branches import Proposal
 
 NAME = "import"
 _SUFFIXES = ((".safetensors",), (".pt", ".pth", ".bin", ".ckpt"))
@@ -48,15 +55,9 @@ def to_text(result: ImportResult) -> str:
 def run_from_registry(
     params: Params, source: str, file: str | None, features: Path, trained_on: Sequence[str], out: Path
 ) -> ImportResult:
-    """Import a version of a model that is registered in MLflow; see :func:`run`.
+    """Import a version of a model that is registered in MLflow, `models:/NAME/VERSION` or `models:/NAME@ALIAS`.
 
-    Args:
-        params: all parameters.
-        source: `models:/NAME/VERSION` or `models:/NAME@ALIAS`.
-        file: Path of the weights among the files of the version; None: the only one that can be weights.
-        features: The data that it was trained on.
-        trained_on: Modalities that training saw.
-        out: The model's folder.
+    `file` is the path of the weights among its files; None: the only one that can be weights. See :func:`run`.
     """
     registry = MlflowRegistry(params.mlflow)
     version = registry.version(source)
@@ -94,15 +95,8 @@ def run(
 ) -> ImportResult:
     """Write the model with these weights, which training on some modalities of `features` gave, to `out`.
 
-    Args:
-        params: all parameters.
-        weights: A file with weights, or a folder of Hugging Face.
-        features: The data that it was trained on.
-        trained_on: Modalities that training saw.
-        out: The model's folder.
-        adapter: Folder of an adapter to merge into the weights.
-        origin: Where the file with the weights came from, if that is not its path.
-
+    The weights are a file, or a folder of Hugging Face; those in the folder `adapter` are merged into them. `origin` is
+    where they came from, if that is not their path.
     """
     if not BACKBONES.is_path(params.model.backbone):
         raise UsageError(
@@ -143,3 +137,65 @@ def run(
         without = tuple(m for m in everything if m not in trained_on)
         result = write_model(step, import_weights(data, params, fit), data, without)
     return ImportResult(**vars(result), weights=tuple(names))
+
+
+@reads("model")
+def propose_branches(
+    model: Path, modalities: Sequence[str] = (), named: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, "Proposal | None"]:
+    """Propose which submodules belong to each of some modalities, or to all that a model takes.
+
+    A proposal is compared with the branches in `named`, by modality, or with those that the model's record names. It is
+    None where the factory builds a smaller model without the modality, which needs no branches.
+    """
+    record, _ = load_model(model, verify=False)
+    if not BACKBONES.is_path(record.backbone):
+        raise UsageError(
+            "only a module of one's own has branches",
+            file=model,
+            key="backbone",
+            value=record.backbone,
+            hint="its record says of every tensor what belongs to which modality: see model.json",
+        )
+    if foreign := [m for m in modalities if m not in record.inputs]:
+        hint = f"it takes {', '.join(record.inputs)}"
+        raise UsageError(f"the model takes no {foreign[0]}", key="--modality", hint=hint)
+    from mbd.model.branches import propose, with_branches  # noqa: PLC0415 -- imports torch
+    from mbd.model.module import architecture_of  # noqa: PLC0415
+
+    architecture = with_branches(architecture_of(record), named or {})
+    return {m: propose(architecture, m) for m in modalities or record.inputs}
+
+
+def proposals_to_plain(proposals: Mapping[str, "Proposal | None"]) -> dict[str, Any]:
+    """Return proposals as JSON values."""
+    return {
+        modality: proposal and {**asdict(proposal), "missing": proposal.missing, "setting": proposal.setting}
+        for modality, proposal in proposals.items()
+    }
+
+
+def proposals_to_text(proposals: Mapping[str, "Proposal | None"]) -> str:
+    """Return proposals for a terminal."""
+    return "\n\n".join(_proposal_text(modality, proposal) for modality, proposal in proposals.items())
+
+
+def _proposal_text(modality: str, proposal: "Proposal | None") -> str:
+    if proposal is None:
+        return f"{modality}: the factory builds a smaller model without it, so no branches are needed"
+    numbers = f"{proposal.cut_with_proposal:,} of {proposal.numbers:,} numbers"
+    if not proposal.proposed:
+        return "\n".join([f"{modality}: no submodule is its own; {numbers} exist for it alone", *proposal.left_open])
+    now = f"; with what model.branches names, {proposal.cut:,}" if proposal.missing else "; all are named"
+    rows = [
+        [b.name, ", ".join(b.hears), f"{b.numbers:,}", "no" if b.name in proposal.missing else "yes"]
+        for b in proposal.proposed
+    ]
+    lines = [
+        f"{modality}: {numbers} exist for it alone with these branches{now}",
+        table(["branch", "hears", "numbers", "named"], rows),
+        *proposal.left_open,
+    ]
+    if proposal.missing:
+        lines.append(f"to accept: --set '{proposal.setting}', where the model is trained or imported")
+    return "\n".join(lines)

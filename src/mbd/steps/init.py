@@ -32,16 +32,10 @@ _README = """# {name}
 def run(
     params: Params, folder: Path, more: Mapping[str, str] = MappingProxyType({}), *, production: bool = False
 ) -> list[Path]:
-    """Write a project into `folder`; what is there already is neither changed nor replaced, but for `.gitignore`.
+    """Write a project into `folder`, and return its files: with `production`, the stages that register a model, too.
 
-    Args:
-        params: the parameters of the project; paths in them are relative to `folder`.
-        folder: where to write it.
-        more: further files, by their names.
-        production: whether to write the stages that register a model, too.
-
-    Returns:
-        The files that were written.
+    What is there already is neither changed nor replaced, but for `.gitignore`. Paths in the parameters are relative to
+    the folder; `more` has further files by their names.
 
     Raises:
         UsageError: the folder has other parameters or stages.

@@ -105,13 +105,8 @@ def plan(
 ) -> PurgePlan:
     """Find out what must go and where it may lie; nothing is changed yet.
 
-    Args:
-        params: all parameters.
-        receipt: Receipt of the publication; None: `certificate` is given.
-        store: URL of the store.
-        deletion: Model after the deletion, where the issuer's private file is missing.
-        certificate: SHA-256 of the certificate's envelope, or the start of it, as `mbd request run` prints it.
-        root: Top folder of the workspace.
+    The certificate is named by the receipt of its publication, or by its SHA-256 or the start of it. `deletion` is the
+    model after the deletion, where the issuer's private file is missing; `root` is the top folder of the workspace.
     """
     opened, trust = open_store(store, params.store), read_trust(Path(params.certificate.trust))
     if receipt is not None:

@@ -48,14 +48,10 @@ FORMATS: dict[str, Renderer] = {
 
 
 def of_bundle(bundle: Path, out: Path, verdict: Verdict | None = None, *, pdf: Paper | None = None) -> Path:
-    """Write the page of a bundle to a file, or in all formats to a folder; return what to open.
+    """Write the page of a bundle to a file, whose ending is the format, or in all formats to a folder; return it.
 
-    Args:
-        bundle: The folder of the bundle.
-        out: A file, whose ending is the format, or a folder.
-        verdict: What `mbd verify` found of the bundle just now, for the status.
-        pdf: Write it as PDF, too, for this paper: beside a file of another format under the same name.
-
+    `verdict` is what `mbd verify` found of the bundle just now, for the status. With `pdf` it is written as PDF, too,
+    for this paper: beside a file of another format under the same name.
     """
     page = bundle_page(_opened(bundle), verdict)
     formats = FORMATS if pdf is None else {**FORMATS, ".pdf": lambda shown: print_pdf(to_html(shown, pdf))}

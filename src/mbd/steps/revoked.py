@@ -145,12 +145,7 @@ def _of(
 
 
 def open_subjects(commitments: Iterable[str], digest: str, private: Path) -> list[str]:
-    """Return the persons that a certificate or statement commits to, by the openings that its issuer keeps.
-
-    Args:
-        commitments: To the persons' ids, as they were signed.
-        digest: SHA-256 of the envelope.
-        private: The folder `certificate.private`.
+    """Return the persons that a certificate or statement of a digest commits to, by the openings in `private`.
 
     Raises:
         DataError: The openings are missing.

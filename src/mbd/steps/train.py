@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -83,21 +84,9 @@ def to_text(results: Sequence[TrainingResult]) -> str:
 
 @reads(data="features")
 def run(
-    params: Params,
-    features: Path,
-    out: Path,
-    without: tuple[str, ...] = (),
-    *,
-    progress: bool = False,
+    params: Params, features: Path, out: Path, without: tuple[str, ...] = (), *, progress: bool = False
 ) -> TrainingResult | None:
-    """Train the model that `params` describe and write it to `out`.
-
-    Args:
-        params: Parameters.
-        features: Folder of the FeatureSet.
-        out: Folder to write.
-        without: Modalities that the model never meets.
-        progress: Whether to show how far it is.
+    """Train the model that `params` describe, which never meets the modalities `without`, and write it to `out`.
 
     Returns:
         The result; None in all processes of torchrun but the first.
@@ -105,50 +94,36 @@ def run(
     Raises:
         VerificationError: What is revoked for the name cannot be known.
         DataError: It is not known whose recordings were deleted.
-
     """
     revoked = read_revoked(params)
     without = tuple(dict.fromkeys((*without, *revoked.in_data(features))))
     with revoked.left_out(features, without) as folder:
-        read = _Data(features, folder, without, revoked.certificates)
-        return _run(params, read, out, progress=progress)
+        data = FeatureSet.open(folder, without=without, verify=True)
+        if not data.modalities:
+            raise UsageError("no modality is left to train on", key="--without", value=", ".join(without))
+        left_out = {"left_out": list(revoked.certificates)} if revoked.certificates else {}
+        return _run(params, data, {"path": str(features), "without": list(without), **left_out}, out, progress=progress)
 
 
-@dataclass(frozen=True)
-class _Data:
-    """What a training reads."""
-
-    features: Path
-    """as it was given"""
-    folder: Path
-    """the same without the recordings that persons have revoked"""
-    without: tuple[str, ...]
-    left_out: tuple[str, ...]
-    """certificates of these persons' deletions"""
-
-
-def _run(params: Params, read: _Data, out: Path, *, progress: bool) -> TrainingResult | None:
-    features, without = read.features, read.without
-    data = FeatureSet.open(read.folder, without=without, verify=True)
-    if not data.modalities:
-        raise UsageError("no modality is left to train on", key="--without", value=", ".join(without))
+def _run(
+    params: Params, data: FeatureSet, source: dict[str, Any], out: Path, *, progress: bool
+) -> TrainingResult | None:
+    """Train on what was opened; `source` says where it is from, for the record of the step."""
     train = BACKBONES.get(params.model.backbone).train
     snapshots = out.parent / f".{out.name}.resume"
     if int(os.environ.get("RANK", "0")) > 0:
         train(data, params, work=snapshots, progress=False)
         return None
     with step_run(NAME, out, {"model": params.model, "training": params.training}) as step:
-        digest = canonical_digest(data.digests())
-        step.inputs["features"] = {"path": str(features), "digest": digest, "without": list(without)}
-        step.inputs["features"] |= {"left_out": list(read.left_out)} if read.left_out else {}
+        step.inputs["features"] = source | {"digest": canonical_digest(data.digests())}
         trained = train(data, params, work=snapshots, progress=progress)
         write_history(step.folder, trained.history)
-        result = write_model(step, trained, data, without)
+        result = write_model(step, trained, data, source["without"])
     shutil.rmtree(snapshots, ignore_errors=True)
     return result
 
 
-def write_model(step: StepRun, trained: Trained, data: FeatureSet, without: tuple[str, ...]) -> TrainingResult:
+def write_model(step: StepRun, trained: Trained, data: FeatureSet, without: Sequence[str]) -> TrainingResult:
     """Write a model and its metrics into the folder of a step."""
     record = save_model(step.folder, trained.record, trained.tensors)
     step.known_digests[WEIGHTS] = record.sha256
@@ -161,7 +136,7 @@ def write_model(step: StepRun, trained: Trained, data: FeatureSet, without: tupl
         seed=record.seed,
         task=record.task,
         modalities=record.modalities,
-        without=without,
+        without=tuple(without),
         parameters=sum(tensor.size for tensor in trained.tensors.values()),
         sha256=record.sha256,
         metrics=metrics,
@@ -210,7 +185,7 @@ def _run_all(params: Params, calls: Sequence[_Call]) -> list[TrainingResult]:
 
 def _alone(params: Params, **changes: int) -> Params:
     """Return the parameters of one of several trainings: side by side they leave no processes for what is inside."""
-    return params.model_copy(update={"training": params.training.model_copy(update={**changes, "processes": 1})})
+    return params.having({"training.processes": 1, **{f"training.{name}": value for name, value in changes.items()}})
 
 
 def _run_one(call: _Call) -> TrainingResult | None:
