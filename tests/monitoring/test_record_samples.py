@@ -1,5 +1,6 @@
 """Records of steps and certificates, converted to samples."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,16 @@ def page_of(add: Any, *arguments: Any) -> ExporterPage:
     return ExporterPage(samples.text())
 
 
+def page_of_step(folder: Path, step: str, metrics: Any = None) -> ExporterPage:
+    """Return what the output folder of a step gives."""
+    record = {"step": step, "duration_seconds": 1.5, "phases_seconds": {"cut": 0.25}}
+    (folder / "step.json").write_text(json.dumps(record))
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    samples = Samples()
+    samples.update(record_samples.read_output(folder, "m")[1])
+    return ExporterPage(samples.text())
+
+
 def test_each_attack_is_reported_by_its_first_measure_on_each_model() -> None:
     page = page_of(record_samples.add_leakage, leakage(), "sentiment")
     output = page[metrics.LEAKAGE]
@@ -90,12 +101,12 @@ def test_utility_is_reported_as_ratios_by_regime() -> None:
     assert all(-1 <= value <= 1 for value in output.values())
 
 
-def test_an_evaluation_reports_its_first_model_under_every_regime() -> None:
+def test_an_evaluation_reports_its_first_model_under_every_regime(tmp_path: Path) -> None:
     def result(method: str, regime: str, corrupted: bool, **means: float) -> dict[str, Any]:
         means_only = {name: {"mean": mean, "deviation": None} for name, mean in means.items()}
         return {"method": method, "regime": regime, "corrupted": corrupted, "metrics": means_only}
 
-    found = {
+    evaluation = {
         "model": "deleted",
         "results": [
             result("deleted", "full", False, acc2=80.0, corr=0.7, mae=0.9),
@@ -103,7 +114,7 @@ def test_an_evaluation_reports_its_first_model_under_every_regime() -> None:
             result("ridge by pattern", "full", False, acc2=70.0),
         ],
     }
-    page = page_of(record_samples.add_evaluation, found, "m")
+    page = page_of_step(tmp_path, "evaluate", evaluation)
     assert page[metrics.EVALUATION] == {
         ("m", "acc2", "full", "false"): 0.8,
         ("m", "corr", "full", "false"): 0.7,
@@ -112,11 +123,10 @@ def test_an_evaluation_reports_its_first_model_under_every_regime() -> None:
     assert page[metrics.EVALUATION_ERROR] == {("m", "full", "false"): 0.9}
 
 
-def test_a_step_reports_its_duration_and_phases() -> None:
-    record = {"step": "delete", "duration_seconds": 1.5, "phases_seconds": {"cut": 0.25}}
-    page = page_of(record_samples.add_step, record, "m")
-    assert page[metrics.STEP_DURATION] == {("delete", "m"): 1.5}
-    assert page[metrics.STEP_PHASE] == {("delete", "m", "cut"): 0.25}
+def test_a_step_reports_its_duration_and_phases(tmp_path: Path) -> None:
+    page = page_of_step(tmp_path, "train")
+    assert page[metrics.STEP_DURATION] == {("train", "m"): 1.5}
+    assert page[metrics.STEP_PHASE] == {("train", "m", "cut"): 0.25}
 
 
 def test_a_purge_scan_reports_every_place_with_zero_for_clean_ones() -> None:

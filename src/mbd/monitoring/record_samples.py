@@ -1,16 +1,16 @@
 """Convert the records that steps write, and that certificates carry, to samples.
 
-:func:`read_output` reads the folder of a step. The `add_…` functions each convert one record.
+:func:`read_output` reads the folder of a step. The `add_…` functions convert what certificates carry, too.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from mbd.files import STEP_FILE, read_json
-from mbd.formats.deletion import DeletionRecord, read_deletion
+from mbd.formats.deletion import read_deletion
+from mbd.formats.files import METRICS
 from mbd.formats.leakage import LEAKAGE, AttackRecord, LeakageRecord, UtilityRecord
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import SampleList, Samples
@@ -29,27 +29,12 @@ def read_output(folder: Path, model: str) -> tuple[str, SampleList, str | None]:
 
     """
     samples, record = SampleList(), read_json(folder / STEP_FILE)
-    add_step(samples, record, model)
-    read = _READERS.get(record["step"])
-    return record["step"], samples, read(folder, samples, model) if read else None
-
-
-def add_step(samples: Samples | SampleList, record: dict[str, Any], model: str) -> None:
-    """Add the durations in `step.json`."""
     step = record["step"]
     samples.set(metrics.STEP_DURATION, record["duration_seconds"], step=step, model=model)
     for phase, seconds in record.get("phases_seconds", {}).items():
         samples.set(metrics.STEP_PHASE, seconds, step=step, model=model, phase=phase)
-
-
-def add_deletion(samples: Samples | SampleList, record: DeletionRecord, model: str) -> None:
-    """Add the contents of `deletion.json`: number of edited parameters, proven bound and budget."""
-    labels = {"model": model, "modality": "+".join(record.request.modalities), "method": record.method}
-    samples.set(metrics.EDITED, record.indices.count, **labels)
-    if record.guarantee.epsilon is not None:
-        samples.set(metrics.DELETION_EPSILON, record.guarantee.epsilon, **labels)
-    if record.budget:
-        add_budget(samples, record.budget.epsilon_after, record.budget.limit, model)
+    read = _READERS.get(step)
+    return step, samples, read(folder, samples, model) if read else None
 
 
 def add_budget(samples: Samples | SampleList, spent: float, limit: float, model: str) -> None:
@@ -88,19 +73,6 @@ def add_utility(samples: Samples | SampleList, record: LeakageRecord, model: str
         for role, value in _values(utility).items():
             ratio = as_ratio(utility.metric, value)
             samples.set(metrics.UTILITY, ratio, model=model, metric=utility.metric, regime=utility.regime, role=role)
-
-
-def add_evaluation(samples: Samples | SampleList, found: dict[str, Any], model: str) -> None:
-    """Add the metrics of the first model in `metrics.json`, for every regime."""
-    for result in found["results"]:
-        if result["method"] != found["model"]:
-            continue
-        labels = {"model": model, "regime": result["regime"], "corrupted": str(result["corrupted"]).lower()}
-        for name, spread in result["metrics"].items():
-            if name == _ERROR:
-                samples.set(metrics.EVALUATION_ERROR, spread["mean"], **labels)
-            else:
-                samples.set(metrics.EVALUATION, as_ratio(name, spread["mean"]), metric=name, **labels)
 
 
 def add_purge_scan(
@@ -156,8 +128,15 @@ def _values(record: AttackRecord | UtilityRecord) -> dict[str, float]:
 
 
 def _read_deletion(folder: Path, samples: SampleList, model: str) -> None:
-    if record := read_deletion(folder):
-        add_deletion(samples, record, model)
+    """Add the contents of `deletion.json`: number of edited parameters, proven bound and budget."""
+    if (record := read_deletion(folder)) is None:
+        return
+    labels = {"model": model, "modality": "+".join(record.request.modalities), "method": record.method}
+    samples.set(metrics.EDITED, record.indices.count, **labels)
+    if record.guarantee.epsilon is not None:
+        samples.set(metrics.DELETION_EPSILON, record.guarantee.epsilon, **labels)
+    if record.budget:
+        add_budget(samples, record.budget.epsilon_after, record.budget.limit, model)
 
 
 def _read_leakage(folder: Path, samples: SampleList, model: str) -> str | None:
@@ -168,7 +147,17 @@ def _read_leakage(folder: Path, samples: SampleList, model: str) -> str | None:
 
 
 def _read_evaluation(folder: Path, samples: SampleList, model: str) -> None:
-    add_evaluation(samples, read_json(folder / "metrics.json"), model)
+    """Add the metrics of the first model in `metrics.json`, for every regime."""
+    evaluation = read_json(folder / METRICS)
+    for result in evaluation["results"]:
+        if result["method"] != evaluation["model"]:
+            continue
+        labels = {"model": model, "regime": result["regime"], "corrupted": str(result["corrupted"]).lower()}
+        for name, spread in result["metrics"].items():
+            if name == _ERROR:
+                samples.set(metrics.EVALUATION_ERROR, spread["mean"], **labels)
+            else:
+                samples.set(metrics.EVALUATION, as_ratio(name, spread["mean"]), metric=name, **labels)
 
 
 _READERS: dict[str, Callable[[Path, SampleList, str], str | None]] = {
