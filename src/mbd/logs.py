@@ -58,15 +58,9 @@ class _Json(logging.Formatter):
 class _StandardError(logging.StreamHandler[TextIO]):
     """Writes to what is standard error at the time, so that a redirection later on is followed."""
 
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-
-    @property
-    def stream(self) -> TextIO:
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, _: TextIO) -> None: ...
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 _HANDLER = _StandardError()

@@ -54,13 +54,13 @@ def test_imputation_fills_train_and_test_alike(with_mean: bool) -> None:
             parts.append(np.where(rows.available[m][:, None], x, mean if with_mean else 0))
         return np.hstack(parts)
 
-    found = ImputedRidge.fit(train, 0, with_mean=with_mean).predict(test.features, test.available)
+    found = ImputedRidge.beside(PatternRidge(train, 0), with_mean=with_mean).predict(test.features, test.available)
     assert found == pytest.approx(fit_ridge(filled(train), targets(train)).predict(filled(test))[:, 0])
 
 
 def test_a_modality_left_out_is_missing_for_all_rows() -> None:
     train, test = small_rows("train", 40), small_rows("test", 10)
-    ridge = ImputedRidge.fit(train, 0, with_mean=True)
+    ridge = ImputedRidge.beside(PatternRidge(train, 0), with_mean=True)
     without = {m: x for m, x in test.features.items() if m != "audio"}
     masked = ridge.predict(test.features, {"audio": np.zeros(10, bool)})
     assert ridge.predict(without) == pytest.approx(masked)
@@ -68,7 +68,7 @@ def test_a_modality_left_out_is_missing_for_all_rows() -> None:
 
 def test_classes_have_a_column_each() -> None:
     train, test = small_rows("train", 40, classes=3), small_rows("test", 10, classes=3)
-    for baseline in (PatternRidge(train, 3), ImputedRidge.fit(train, 3, with_mean=False)):
+    for baseline in (PatternRidge(train, 3), ImputedRidge.beside(PatternRidge(train, 3), with_mean=False)):
         outputs = baseline.predict(test.features)
         assert outputs.shape == (10, 3)
         assert outputs.sum(1) == pytest.approx(np.ones(10))

@@ -34,7 +34,9 @@ def results(request: pytest.FixtureRequest) -> Results:
         bench,
         (
             EvaluatedMethod("pattern", runs(lambda train: PatternRidge(train, classes))),
-            EvaluatedMethod("mean", runs(lambda train: ImputedRidge.fit(train, classes, with_mean=True))),
+            EvaluatedMethod(
+                "mean", runs(lambda train: ImputedRidge.beside(PatternRidge(train, classes), with_mean=True))
+            ),
             EvaluatedMethod(
                 "fixed", {"": evaluate_predictor(PatternRidge(rows[3], classes).predict, bench)}, baseline=True
             ),

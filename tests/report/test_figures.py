@@ -42,7 +42,7 @@ def patterns() -> bytes:
 def results() -> Results:
     bench = plan_evaluation(small_rows("test", 30), "regression", EvaluationSettings(missing_rates=(0.2, 0.5)))
     runs = {str(k): evaluate_predictor(PatternRidge(small_rows("t" * k, 30), 0).predict, bench) for k in (1, 2)}
-    mean = ImputedRidge.fit(small_rows("train", 30), 0, with_mean=True)
+    mean = ImputedRidge.beside(PatternRidge(small_rows("train", 30), 0), with_mean=True)
     methods = (
         EvaluatedMethod("ours", runs),
         EvaluatedMethod("mean", {"": evaluate_predictor(mean.predict, bench)}, baseline=True),

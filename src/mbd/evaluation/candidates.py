@@ -74,7 +74,8 @@ def _open(name: str, folder: Path) -> Candidate:
             hint="`mbd train` makes one",
         )
     models = [load(path) for path in folders]
-    kinds = {_kind(model): model for model in models}
+    records = [(model, model.record) for model in models]
+    kinds = {(r.backbone, r.task, r.classes, tuple(r.modalities.items()), r.revoked): model for model, r in records}
     if len(kinds) > 1:
         raise DataError(
             "the seeds of one method must be models of one kind",
@@ -87,8 +88,3 @@ def _open(name: str, folder: Path) -> Candidate:
         raise DataError("two models have the same seed", file=folder, value=", ".join(m.record.seed for m in models))
     ordered = sorted(by_seed, key=lambda seed: (len(seed), seed))
     return Candidate(name, {s: by_seed[s][0] for s in ordered}, {s: by_seed[s][1] for s in ordered})
-
-
-def _kind(model: Model) -> tuple[object, ...]:
-    record = model.record
-    return record.backbone, record.task, record.classes, tuple(record.modalities.items()), record.revoked

@@ -226,13 +226,11 @@ class ImputedRidge:
     classes: int
 
     @classmethod
-    def fit(cls, train: Rows, classes: int, *, with_mean: bool) -> "ImputedRidge":
-        """Fit on all train rows, with the train mean of a modality for its missing inputs, or with zeros."""
-        return cls.beside(PatternRidge(train, classes), with_mean=with_mean)
-
-    @classmethod
     def beside(cls, patterns: PatternRidge, *, with_mean: bool) -> "ImputedRidge":
-        """Fit on the train rows of another baseline; where none of them lacks anything, the map is its map."""
+        """Fit on the train rows of another baseline, with the train mean for missing inputs, or with zeros.
+
+        Where no row lacks anything, the map is that of the other baseline.
+        """
         train, classes = patterns.train, patterns.classes
         fill = {}
         for m, x in train.features.items():

@@ -114,7 +114,9 @@ def _copy(place: _Place, folder: Path, remote: str | None) -> str | None:
     except MbdError:
         raise
     except Exception as error:
-        raise _not_fetched(error, place) from error
+        kind, reason = classify_error(error)
+        problem, hint = _PROBLEMS.get(kind, ("the revision cannot be fetched", None))
+        raise DataError(f"{problem}: {reason}", value=f"{place.path} of {place.shown}", hint=hint) from error
     finally:
         files.close()
     (folder / ".gitignore").unlink(missing_ok=True)  # DVC's note to git, no part of the data
@@ -162,9 +164,3 @@ def _verify(place: _Place, folder: Path, committed_md5: str | None, unreadable: 
             value=error.value,
             hint="make it again in its repository, commit it, and `dvc push`",
         ) from error
-
-
-def _not_fetched(error: BaseException, place: _Place) -> DataError:
-    kind, reason = classify_error(error)
-    problem, hint = _PROBLEMS.get(kind, ("the revision cannot be fetched", None))
-    return DataError(f"{problem}: {reason}", value=f"{place.path} of {place.shown}", hint=hint)

@@ -63,27 +63,6 @@ _PROBLEMS = {
 _OTHERWISE = ("the S3 store fails", "run it again; if it persists, contact the operator of the store")
 
 
-def make_client(settings: StoreSettings) -> Any:  # noqa: ANN401 -- boto3 has no types
-    """Return a client for the endpoint of the parameters."""
-    config = Config(
-        signature_version="s3v4",
-        connect_timeout=settings.timeout_seconds,
-        read_timeout=settings.timeout_seconds,
-        retries={"mode": "standard", "total_max_attempts": settings.retries + 1},
-        max_pool_connections=32,
-        # SHA-256 digests are compared on our side; many servers do not support the newer checksums.
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        s3={"addressing_style": "path" if settings.endpoint else "auto", "payload_signing_enabled": True},
-    )
-    try:
-        return boto3.Session().client("s3", endpoint_url=settings.endpoint, config=config)
-    except ValueError as error:
-        raise UsageError(
-            f"the S3 endpoint is not valid: {error}", key="store.endpoint", hint="write https://HOST[:PORT]"
-        ) from error
-
-
 def code_of(error: BaseException) -> str:
     """Return the S3 error code, or an empty string."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
@@ -164,8 +143,25 @@ class Bucket:
 
     @cached_property
     def client(self) -> Any:  # noqa: ANN401 -- boto3 has no types
-        """The client, created on first use because it looks up credentials."""
-        return make_client(self.settings)
+        """The client for the endpoint of the parameters, created on first use because it looks up credentials."""
+        settings = self.settings
+        config = Config(
+            signature_version="s3v4",
+            connect_timeout=settings.timeout_seconds,
+            read_timeout=settings.timeout_seconds,
+            retries={"mode": "standard", "total_max_attempts": settings.retries + 1},
+            max_pool_connections=32,
+            # SHA-256 digests are compared on our side; many servers do not support the newer checksums.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            s3={"addressing_style": "path" if settings.endpoint else "auto", "payload_signing_enabled": True},
+        )
+        try:
+            return boto3.Session().client("s3", endpoint_url=settings.endpoint, config=config)
+        except ValueError as error:
+            raise UsageError(
+                f"the S3 endpoint is not valid: {error}", key="store.endpoint", hint="write https://HOST[:PORT]"
+            ) from error
 
     def head(self, key: str, version: str | None = None) -> ObjectState | None:
         """Return the state of an object, or None if it does not exist."""
