@@ -72,29 +72,17 @@ def _spans(x: Array, lengths: Array | None) -> tuple[int, Array, Array, Array, i
         corrected = int(wrong.sum())
         x[wrong] = 0
     filled = (x != 0).any(axis=2)
-    begin, end = _extent(filled)
-    left_out = np.zeros(len(x), bool)
-    if lengths is not None:
-        begin, end, left_out = _span(begin, end, lengths, x.shape[1])
-    return corrected, filled, begin, end, int(left_out.sum())
-
-
-def _extent(filled: Array) -> tuple[Array, Array]:
-    """Return where the first frame that holds anything begins and the last one ends; 0 and 0 if there is none."""
-    frames = filled.shape[1]
-    if not frames:
-        return np.zeros(len(filled), np.int64), np.zeros(len(filled), np.int64)
-    end = np.where(filled.any(axis=1), frames - filled[:, ::-1].argmax(axis=1), 0)
-    return filled.argmax(axis=1), end
-
-
-def _span(begin: Array, end: Array, lengths: Array, frames: int) -> tuple[Array, Array, Array]:
-    """Return the span of each row by its length, and the rows that have frames outside it."""
+    frames = x.shape[1]
+    # Where the first frame that holds anything begins and the last one ends; 0 and 0 if there is none.
+    begin = filled.argmax(axis=1) if frames else np.zeros(len(x), np.int64)
+    end = np.where(filled.any(axis=1), frames - filled[:, ::-1].argmax(axis=1), 0) if frames else begin
+    if lengths is None:
+        return corrected, filled, begin, end, 0
     in_front = (end > lengths) & (begin >= frames - lengths)
     misses_all = (begin >= lengths) & (end > begin) & ~in_front
     first = np.where(in_front, frames - lengths, 0)
     span_begin, span_end = np.where(misses_all, begin, first), np.where(misses_all, end, first + lengths)
-    return span_begin, span_end, misses_all | (end > span_end)
+    return corrected, filled, span_begin, span_end, int((misses_all | (end > span_end)).sum())
 
 
 def keep(sequences: Array, lengths: Array | None = None) -> Frames:

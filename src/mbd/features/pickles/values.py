@@ -81,14 +81,6 @@ def _checked(items: object) -> Iterable[Hashable]:
     return [check_key(item) for item in items]  # type: ignore[attr-defined]
 
 
-def _set(arguments: Arguments) -> set[Hashable]:
-    return set(_checked(*arguments)) if arguments else set()
-
-
-def _frozenset(arguments: Arguments) -> frozenset[Hashable]:
-    return frozenset(_checked(*arguments)) if arguments else frozenset()
-
-
 def _ordered_dict(arguments: Arguments) -> OrderedDict[Hashable, Any]:
     if not arguments:
         return OrderedDict()
@@ -228,8 +220,8 @@ def takes_content(value: object) -> bool:
 
 
 _ALLOWED: dict[tuple[tuple[str, ...], str], Callable[[Arguments], Any]] = {
-    (("builtins", "__builtin__"), "set"): _set,
-    (("builtins", "__builtin__"), "frozenset"): _frozenset,
+    (("builtins", "__builtin__"), "set"): lambda arguments: set(_checked(*arguments)) if arguments else set(),
+    (("builtins", "__builtin__"), "frozenset"): lambda arguments: frozenset(_checked(*arguments) if arguments else ()),
     (("builtins", "__builtin__"), "bytes"): _bytes,
     (("builtins", "__builtin__"), "bytearray"): _bytearray,
     (("builtins", "__builtin__"), "complex"): _complex,
