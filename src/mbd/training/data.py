@@ -17,11 +17,8 @@ from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.features import Task
 from mbd.model.contract import to_tensor
-from mbd.model.networks import JointNetwork
 from mbd.records import dotless
 from mbd.tensors import Array, file_of, release
-from mbd.training.draws import Step
-from mbd.training.objective import Batch
 
 _SMALLEST_DEVIATION = 1e-6
 _IN_MEMORY = 1 << 28
@@ -118,36 +115,3 @@ def _in_file(array: Array) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is only read
         return torch.from_numpy(array)
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """Rows, the network that sets the scale on which they are learnt, and their availability in main memory."""
-
-    raw: RawRows
-    network: JointNetwork
-    task: Task
-    bits: dict[str, Array]
-
-    @classmethod
-    def of(cls, rows: Rows, network: JointNetwork, task: Task, device: torch.device) -> "TrainingRows":
-        """Bring `rows` to the device."""
-        return cls(RawRows.of(rows, task, device), network, task, dict(rows.available))
-
-    def __len__(self) -> int:
-        return len(self.raw)
-
-    def batch(self, step: Step) -> Batch:
-        """Return the rows of one step."""
-        device = self.raw.labels.device
-        rows = self.raw.take(torch.from_numpy(step.rows).to(device))
-        labels = rows.labels
-        if self.task == "regression":
-            labels = (labels - self.network.label_mean) / self.network.label_scale
-        return Batch(
-            inputs=self.network.standardise(rows.features, rows.available),
-            available=rows.available,
-            shown={m: torch.from_numpy(bits).to(device) for m, bits in step.shown.items()},
-            labels=labels,
-            masks=(torch.from_numpy(step.masks[0]).to(device), torch.from_numpy(step.masks[1]).to(device)),
-        )

@@ -28,12 +28,12 @@ from mbd.model.joint import empty_network, provenance, to_tensor_dict
 from mbd.model.networks import JointNetwork
 from mbd.params import Params, params_digest
 from mbd.tensors import Array
-from mbd.training.data import RawRows, TrainingRows, initial_scaling, rows_with_something
+from mbd.training.data import RawRows, initial_scaling, rows_with_something
 from mbd.training.distributed import ProcessGroup, join_group
-from mbd.training.draws import initial_weights, steps_of_epoch
+from mbd.training.draws import Step, initial_weights, steps_of_epoch
 from mbd.training.linear import linear_map
 from mbd.training.loop import TrainingRun, as_tensors, finetuning, mean_of_terms
-from mbd.training.objective import TERMS, forward, objective
+from mbd.training.objective import TERMS, Batch, forward, objective
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
 from mbd.training.trained import Trained, model_record, recorded_params, recorded_training
@@ -76,7 +76,7 @@ class JointRun(TrainingRun):
         properties = [f"modality.{m}.property" for m in manifest.modalities]
         optimiser = Optimiser(network, training, self.steps_per_epoch * training.epochs, properties)
         super().__init__(network, optimiser, RawRows.of(valid, task, device), task, training, group)
-        self.rows = TrainingRows.of(train, network, task, device)
+        self.rows, self.bits = RawRows.of(train, task, device), dict(train.available)
         self.snapshot_key = self.key(params_digest(self.shape), feature_set)
 
     def answers(self, rows: RawRows) -> Tensor:
@@ -88,7 +88,7 @@ class JointRun(TrainingRun):
         steps = steps_of_epoch(
             self.training.seed,
             number,
-            self.rows.bits,
+            self.bits,
             batch_size=self.training.batch_size,
             fusion=(
                 (sum(self.network.modalities.values()), self.shape.input_dropout),
@@ -98,7 +98,7 @@ class JointRun(TrainingRun):
         )
         values, sizes = [], []
         for place, step in enumerate(steps, start=number * self.steps_per_epoch):
-            batch = self.rows.batch(step)
+            batch = self._batch(step)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.mixed_precision):
                 outputs = forward(self.network, batch, self.group.part(len(batch)))
             terms = objective(outputs, batch, self.network, self.task, self.group)
@@ -107,6 +107,25 @@ class JointRun(TrainingRun):
             sizes.append(len(batch))
         table = self.group.sum(torch.stack(values)).double().cpu().numpy()
         return mean_of_terms(table, sizes, TERMS, number)
+
+    def _batch(self, step: Step) -> Batch:
+        """Return the rows of one step, on the scale on which they are learnt."""
+
+        def on_device(array: Array) -> Tensor:
+            return torch.from_numpy(array).to(self.device)
+
+        rows = self.rows.take(on_device(step.rows))
+        labels = rows.labels
+        if self.task == "regression":
+            labels = (labels - self.network.label_mean) / self.network.label_scale
+        inputs, hidden = map(on_device, step.masks)
+        return Batch(
+            inputs=self.network.standardise(rows.features, rows.available),
+            available=rows.available,
+            shown={m: on_device(bits) for m, bits in step.shown.items()},
+            labels=labels,
+            masks=(inputs, hidden),
+        )
 
 
 def finetune(
