@@ -172,17 +172,21 @@ def _check_replaceable(out: Path, step: str) -> None:
         raise UsageError("the output must be a folder, not a file", key="--out", value=out)
     if not any(out.iterdir()):
         return
-    try:
-        writer = read_json(out / STEP_FILE)["step"]
-    except (OSError, ValueError, KeyError, TypeError):
-        writer = None
-    if writer != step:
+    if writer_of(out) != step:
         raise UsageError(
             f"the output folder holds files that `mbd {step}` did not write",
             key="--out",
             value=out,
             hint="give another folder, or remove this one first",
         )
+
+
+def writer_of(folder: Path) -> str | None:
+    """Return the step that wrote a folder, because only its own output may be replaced; None if none says so."""
+    try:
+        return str(read_json(folder / STEP_FILE)["step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _swap(temporary: Path, out: Path) -> None:

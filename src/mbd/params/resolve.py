@@ -7,10 +7,10 @@ has been set to something else stays.
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import rfc8785
 import yaml
@@ -110,23 +110,16 @@ _PLAIN = "features.source.media.cache"
 
 def in_container(params: Params) -> Params:
     """Return the parameters with every default path to something mounted as it is in a container."""
-    for key, value in _mounted(params):
-        params = _with(params, key.split("."), value)
-    return params
+    defaults, paths, changed = Params(), params.platform.model_dump(), params
+    for source, parameters in MOUNTED.items():
+        for key, path in parameters.items():
+            default, kept = attrgetter(key)(defaults), key == _PLAIN and params.shredding.enabled
+            if paths[source] and attrgetter(key)(params) == default and not kept:
+                value = path.format(**paths)
+                changed = _with(changed, key.split("."), (value,) if isinstance(default, tuple) else value)
+    return changed
 
 
 def _with(settings: S, path: list[str], value: object) -> S:
     name, *below = path
     return settings.model_copy(update={name: _with(getattr(settings, name), below, value) if below else value})
-
-
-def _mounted(params: Params) -> Iterator[tuple[str, Any]]:
-    defaults, paths = Params(), params.platform.model_dump()
-    for source, parameters in MOUNTED.items():
-        for key, path in parameters.items():
-            if key == _PLAIN and params.shredding.enabled:
-                continue
-            default = attrgetter(key)(defaults)
-            if paths[source] and attrgetter(key)(params) == default:
-                value = path.format(**paths)
-                yield key, (value,) if isinstance(default, tuple) else value

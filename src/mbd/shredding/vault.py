@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from mbd.errors import DataError, UsageError
-from mbd.files import STEP_FILE, read_json, sync
+from mbd.errors import DataError, UsageError, naming
+from mbd.files import sync
 from mbd.formats.features import MANIFEST, Manifest
 from mbd.formats.files import MODEL
 from mbd.formats.model import ModelRecord
 from mbd.formats.shredding import KeyName
-from mbd.outputs import whole_folder
+from mbd.outputs import whole_folder, writer_of
 from mbd.params.operations import ShreddingSettings
 from mbd.shredding.cipher import CipherSubject, decrypt, encrypt, read_header
 from mbd.shredding.keys import KeyDestroyedError, Keyring
@@ -94,7 +94,7 @@ def is_encrypted(folder: Path) -> bool:
 
 def encrypt_folder(folder: Path, out: Path, keyring: Keyring, lineage: str | None = None) -> int:
     """Encrypt a folder to `out`; return the number of encrypted files."""
-    with whole_folder(out, _writer(folder)) as new:
+    with whole_folder(out, writer_of(folder) or "shred") as new:
         secret = {file: unit for unit in units(folder, lineage) for file in unit.plain()}
         shutil.copytree(folder, new, dirs_exist_ok=True, ignore=_but(lambda file: file not in secret))
         for file, unit in secret.items():
@@ -151,7 +151,7 @@ def decrypted(
     folder: Path, out: Path, keyring: Keyring, lineage: str | None = None, warn: Warn = lambda _: None
 ) -> int:
     """Decrypt a folder to `out`, completely or not at all."""
-    with whole_folder(out, _writer(folder)) as new:
+    with whole_folder(out, writer_of(folder) or "shred") as new:
         return decrypt_folder(folder, new, keyring, lineage, warn)
 
 
@@ -218,7 +218,6 @@ def _decrypt_files(
                 _decrypt_file(unit, file, target, keyring)
         except KeyDestroyedError as error:
             plain.unlink()
-            error.file = file
             if error.entry.name.kind == "models":
                 raise
             gone[error.entry.name] = error
@@ -229,11 +228,8 @@ def _decrypt_files(
 
 def _encrypt_file(unit: Unit, file: Path, out: Path, keyring: Keyring) -> None:
     subject = unit.subject(file)
-    try:
+    with naming(file):
         keys = [keyring.make(name) for name in subject.key_names]
-    except KeyDestroyedError as error:
-        error.file = file
-        raise
     with file.open("rb", buffering=0) as source, out.open("wb") as target:
         encrypt(source, target, subject, keys)
         target.flush()
@@ -242,13 +238,12 @@ def _encrypt_file(unit: Unit, file: Path, out: Path, keyring: Keyring) -> None:
 
 def _decrypt_file(unit: Unit, file: Path, target: BinaryIO, keyring: Keyring) -> None:
     subject = unit.subject(file)
-    with file.open("rb", buffering=0) as source:
+    with naming(file), file.open("rb", buffering=0) as source:
         header = read_header(source)
         stated = header[0].subject
         if stated != subject:
             raise DataError(
                 "the encrypted file belongs to another place",
-                file=file,
                 value=f"{stated.name} of {', '.join(stated.modalities)} in the lineage {stated.lineage}",
                 hint=f"expected {subject.name} of {', '.join(subject.modalities)} in {subject.lineage}; "
                 "fetch it again, or set shredding.lineage as when it was encrypted",
@@ -270,11 +265,3 @@ def _but(copied: Callable[[Path], bool]) -> Callable[[str, list[str]], list[str]
         return [name for name in names if not copied(Path(folder) / name)]
 
     return ignored
-
-
-def _writer(folder: Path) -> str:
-    """Return the step that wrote a folder, because only its own output may be replaced."""
-    try:
-        return str(read_json(folder / STEP_FILE)["step"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "shred"
