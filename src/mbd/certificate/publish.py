@@ -19,12 +19,13 @@ opens it.
 Run again, each part finds its work done. The certificate goes under Object Lock where the store has it; weights never.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from securesystemslib.signer import Signer
 
-from mbd.errors import DataError, MbdError, VerificationError
+from mbd.errors import DataError, VerificationError
 from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
 from mbd.formats.layout import (
     LatestPointer,
@@ -38,7 +39,9 @@ from mbd.formats.layout import (
     proof_name,
     read_pointer,
 )
+from mbd.formats.predicate import DeletedContent
 from mbd.formats.statement import SUBJECTS, AboutCertificate, AnyStatement, DeletionStatement
+from mbd.history.facts import CertificateFacts
 from mbd.history.history import ModelHistory, trained_on_revoked
 from mbd.history.replay import read_history
 from mbd.log.append import append_leaf, check_log_signer, complete_claims, open_to_sign
@@ -49,7 +52,7 @@ from mbd.params.operations import CertificateSettings, StoreSettings
 from mbd.records import now
 from mbd.storage import lock_for
 from mbd.storage.store import Lock, OtherContentError, Store, StoredObject, update
-from mbd.trust.commitments import Commitments, keep_private, read_private
+from mbd.trust.commitments import Commitments, keep_private, read_values
 from mbd.trust.envelope import certificate_digest
 from mbd.trust.keys import sign_statement
 from mbd.trust.trust_file import Trust
@@ -194,14 +197,18 @@ def _refuse_revoked_persons(
 ) -> None:
     """Refuse a model that was not made from a release without the recordings that were deleted for persons.
 
-    An exact deletion has left nothing of the modalities that its model does not take, of any person.
+    An exact deletion has left nothing of the modalities that its model does not take, of any person, nor of the persons
+    that it is about: where a certificate was withdrawn, its persons are deleted again, alone or with others.
     """
     predicate, weights = statement.predicate, statement.digests[WEIGHTS]
     taken = set(predicate.structure.inputs)
     gone = [c for c in model.persons if predicate.guarantee.kind != "exact" or taken.intersection(c.modalities)]
-    before = _weights_before(publisher, digest, statement) if gone else None
+    given, values = predicate.lineage.before, _values(publisher, digest)
+    before = given.sha256 or values.get(str(given.commitment))
     for deletion in gone:
-        if weights != deletion.weights and not (before and model.respects(before, deletion)):
+        if weights == deletion.weights or (before and model.respects(before, deletion)):
+            continue
+        if not _deletes_again(predicate.deleted, deletion, values | _values(publisher, deletion.digest)):
             raise VerificationError(
                 trained_on_revoked(deletion) if before else "it is not known whether " + trained_on_revoked(deletion),
                 key="lineage.before" if before else "certificate.private",
@@ -213,16 +220,15 @@ def _refuse_revoked_persons(
             )
 
 
-def _weights_before(publisher: Publisher, digest: str, statement: DeletionStatement) -> str | None:
-    """Return the SHA-256 of the weights that a certificate's model was deleted from; None: it cannot be opened."""
-    before = statement.predicate.lineage.before
-    if before.sha256 or publisher.private is None:
-        return before.sha256
-    try:
-        openings = read_private(publisher.private / f"{digest}.json").openings
-    except MbdError:
-        return None
-    return next((o.value for o in openings if o.commitment == before.commitment), None)
+def _deletes_again(deleted: DeletedContent, before: CertificateFacts, values: Mapping[str, str]) -> bool:
+    """Return whether a deletion is about everybody whom an earlier one is about, in the same modalities."""
+    persons, earlier = ({values.get(c, c) for c in d.subjects} for d in (deleted, before))
+    return earlier <= persons and set(before.modalities) <= set(deleted.modalities)
+
+
+def _values(publisher: Publisher, digest: str) -> dict[str, str]:
+    """Return what the commitments of a certificate stand for, as far as they can be opened here."""
+    return read_values(publisher.private, digest) if publisher.private else {}
 
 
 def _create_proof(

@@ -130,9 +130,8 @@ def answer_person(start: Start, request: DeletionRequest, subject: str, url: str
     history, params = start.base.history, start.base.params
     private = Path(params.certificate.private)
     for certificate in history.model(request.model).persons:
-        if certificate.modalities == request.modalities and subject in open_subjects(
-            certificate.subjects, certificate.digest, private
-        ):
+        shows = history.shows(certificate.digest, request.model, request.modalities, person=True)
+        if shows and subject in open_subjects(certificate.subjects, certificate.digest, private):
             return AnsweredRequest(certificate.digest, "deleted before")
     if start.base.release is None:
         raise UsageError(

@@ -166,7 +166,7 @@ class Worker:
                 batches.end(lease.batch, [request.id for request in pending], state, note=error.problem)
                 return
         if decision.outcome == "certified":  # else the lease has expired, and another worker has these requests
-            self._finish(batches, decision)
+            self._finish_or_report(batches, decision, pending)
 
     def _without_answered(
         self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], start: Start
@@ -238,11 +238,11 @@ class Worker:
             model=files.keep(work / DELETED),
         )
 
-    def _finish_or_report(self, batches: Batches, decision: Decision) -> None:
-        """Finish the batch of an earlier worker; one that cannot be published is reported, and its requests stay open.
+    def _finish_or_report(self, batches: Batches, decision: Decision, own: Iterable[DeletionRequest] = ()) -> None:
+        """Finish a batch; one that cannot be published is reported, and its requests stay open.
 
-        Anyone who can write to the store can leave such a decision, and it must not block the requests of the model.
-        A damaged log is another matter: the decision is kept until it is repaired.
+        Anyone who can write to the store can leave such a decision as that of an earlier worker, and it must not block
+        the requests of the model. A damaged log is another matter: the decision is kept until it is repaired.
         """
         try:
             self._finish(batches, decision)
@@ -252,6 +252,7 @@ class Worker:
             _LOG.warning(
                 "batch %s cannot be published, so its requests are carried out again: %s", decision.batch, error
             )
+            batches.end(decision.batch, [request.id for request in own], "failed", note=error.problem)
 
     def _finish(self, batches: Batches, decision: Decision) -> None:
         """Publish what was decided, from the store alone, and end its requests."""

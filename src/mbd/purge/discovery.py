@@ -46,7 +46,7 @@ from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
 from mbd.storage.store import Store, chunks
 from mbd.tensors import open_tensors
-from mbd.trust.commitments import read_private
+from mbd.trust.commitments import read_values
 from mbd.trust.trust_file import Trust
 
 _COMPARED = ("weights", "features")
@@ -212,16 +212,11 @@ def with_digests(path: Path, target: Target, seen: Mapping[str, Collection[str]]
 
 def _opened(digest: DigestOrCommitment, certificate: str, private: Path) -> str:
     """Return a digest; for a commitment, the value that its opening in the private file gives."""
-    if digest.sha256:
-        return digest.sha256
-    file = private / f"{certificate}.json"
-    if file.exists():
-        for opening in read_private(file).openings:
-            if opening.commitment == digest.commitment:
-                return opening.value
+    if value := digest.sha256 or read_values(private, certificate).get(str(digest.commitment)):
+        return value
     raise UsageError(
         "the certificate holds only commitments to the digests of the old weights",
-        file=file,
+        file=private / f"{certificate}.json",
         hint="give the folder of the deletion with --deletion, or run where the folder certificate.private is",
     )
 

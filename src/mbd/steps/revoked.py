@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 
-from mbd.errors import DataError, MbdError, UsageError
+from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
 from mbd.history.facts import CertificateFacts
@@ -22,7 +22,7 @@ from mbd.log.tiles import PREFIX
 from mbd.params import Params
 from mbd.shredding.private_folder import private_folder
 from mbd.storage import open_store
-from mbd.trust.commitments import read_private
+from mbd.trust.commitments import read_values
 from mbd.trust.trust_file import read_trust
 
 _LOG = logging.getLogger(__name__)
@@ -150,21 +150,14 @@ def open_subjects(commitments: Iterable[str], digest: str, private: Path) -> lis
     Raises:
         DataError: The openings are missing.
     """
-    file = private / f"{digest}.json"
+    values = read_values(private, digest)
     try:
-        openings = [o for o in read_private(file).openings if o.kind == "subject"]
-    except MbdError:
-        openings = []
-    subjects = []
-    for commitment in commitments:
-        opening = next((o for o in openings if o.commitment == commitment), None)
-        if opening is None:
-            raise DataError(
-                "a certificate is about persons, and it is not known whose recordings were deleted: the openings of "
-                "its commitments are missing",
-                file=file,
-                key="certificate.private",
-                hint="restore the file from its backup; without it nothing is trained under this name",
-            )
-        subjects.append(opening.value)
-    return subjects
+        return [values[commitment] for commitment in commitments]
+    except KeyError as error:
+        raise DataError(
+            "a certificate is about persons, and it is not known whose recordings were deleted: the openings of "
+            "its commitments are missing",
+            file=private / f"{digest}.json",
+            key="certificate.private",
+            hint="restore the file from its backup; without it nothing is trained under this name",
+        ) from error

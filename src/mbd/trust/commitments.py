@@ -25,7 +25,7 @@ from typing import Literal
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from mbd.errors import UsageError
+from mbd.errors import MbdError, UsageError
 from mbd.files import read_secret, write_file
 from mbd.params.operations import CertificateSettings
 from mbd.records import Digest, Record
@@ -113,6 +113,15 @@ def keep_private(folder: Path, certificate: str, openings: tuple[Opening, ...]) 
 def read_private(file: Path) -> PrivateRecord:
     """Read the private file of a certificate."""
     return PrivateRecord.read(file, "private file of a certificate", "`mbd certify` writes it")
+
+
+def read_values(folder: Path, certificate: str) -> dict[str, str]:
+    """Return what the commitments of a certificate stand for, by its private file; nothing if that is not readable."""
+    try:
+        openings = read_private(folder / f"{certificate}.json").openings
+    except MbdError:
+        return {}
+    return {opening.commitment: opening.value for opening in openings}
 
 
 # The key of an issuer's lineages
