@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import lzma
 import os
 import tarfile
 import zipfile
@@ -79,10 +80,16 @@ def _npz_in_tar(old: Path, to: Path) -> None:
     to.with_suffix(".npz").unlink()
 
 
+def _zip_behind_a_program(old: Path, to: Path) -> None:
+    to.write_bytes(b"#!/bin/sh\nexec unpack $0\n")
+    with zipfile.ZipFile(to, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(old, "old.safetensors")
+
+
 @pytest.mark.parametrize(
     "pack",
-    [_tar, _tar_without_a_mark, _tar_in_zip, _npz_in_tar],
-    ids=["tar", "old tar", "tar.gz in zip", "npz in tar.xz"],
+    [_tar, _tar_without_a_mark, _tar_in_zip, _npz_in_tar, _zip_behind_a_program],
+    ids=["tar", "old tar", "tar.gz in zip", "npz in tar.xz", "zip that unpacks itself"],
 )
 def test_an_archive_with_an_old_file_is_reported_and_removed_only_if_allowed(
     old: Path, place: Path, pack: Callable[[Path, Path], None]
@@ -98,6 +105,10 @@ def test_an_archive_with_an_old_file_is_reported_and_removed_only_if_allowed(
 
 def _gzip(old: Path, to: Path) -> None:
     to.write_bytes(gzip.compress(old.read_bytes()))
+
+
+def _lzma(old: Path, to: Path) -> None:
+    to.write_bytes(lzma.compress(old.read_bytes(), format=lzma.FORMAT_ALONE))
 
 
 def _npz(old: Path, to: Path) -> None:
@@ -120,8 +131,8 @@ def _renamed(old: Path, to: Path) -> None:
 
 @pytest.mark.parametrize(
     "save",
-    [_gzip, _npz, _renamed, *map(_torch, (torch.float32, torch.float16, torch.bfloat16, torch.float64))],
-    ids=["gzip", "npz", "renamed tensors", "pt", "pt in float16", "pt in bfloat16", "pt in float64"],
+    [_gzip, _lzma, _npz, _renamed, *map(_torch, (torch.float32, torch.float16, torch.bfloat16, torch.float64))],
+    ids=["gzip", "lzma", "npz", "renamed tensors", "pt", "pt in float16", "pt in bfloat16", "pt in float64"],
 )
 def test_old_weights_in_another_format_are_a_copy_and_removed(
     old: Path, place: Path, save: Callable[[Path, Path], None]

@@ -38,7 +38,8 @@ _SMALLEST = 32
 """elements of a tensor that is compared: smaller ones may be equal by chance"""
 _HEAD = 512
 _BLOCK = 1 << 20
-_STREAMS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+_STREAMS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
+_STREAMS |= dict.fromkeys((b"\xfd7zXZ\0", b"]\0\0"), lzma.open)
 _CLOSED = {b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 _CLOSED |= {b"\x1f\x9d": "compress", b"LZIP": "lzip", b"07070": "cpio"}
 _DATA = {b"\x89HDF\r\n\x1a\n": "HDF5", b"ARROW1": "Arrow", b"PAR1": "parquet", b"SQLite format 3": "SQLite"}
@@ -189,6 +190,8 @@ class _Search:
                 self._zip(seekable, inside, depth) if head[:2] == b"PK" else self._safetensors(seekable, inside)
         elif head.startswith(b"\x93NUMPY"):
             self._leaf(stream, inside, size, skip=_header_size(head))
+        elif depth == 0 and _ends_as_zip(stream):
+            self._zip(stream, inside, depth)
         else:
             if (kind := _kind(head, _DATA)) and not inside.endswith("/data.pkl"):
                 self.unread.add(kind)
@@ -205,7 +208,8 @@ class _Search:
                 raise _UnopenedError(f"{member.name!r:.80} is not a plain file")
 
     def _zip(self, stream: BinaryIO, inside: str, depth: int) -> None:
-        _check_list(stream)
+        if int.from_bytes(_end_of_list(stream)[12:16], "little") > _LARGEST_LIST:
+            raise _UnopenedError("it lists too many members")
         with zipfile.ZipFile(stream) as archive:
             members = [info for info in archive.infolist() if not info.is_dir()]
             names = [info.filename for info in members]
@@ -320,12 +324,17 @@ def _header_size(head: bytes) -> int:
     return 8 + width + int.from_bytes(head[8 : 8 + width], "little")
 
 
-def _check_list(stream: BinaryIO) -> None:
-    """Check the size of a zip file's list of members before it is read."""
+def _end_of_list(stream: BinaryIO) -> bytes:
+    """Return the end of a file from where a zip file's list of members ends; nothing of other files."""
     stream.seek(0, 2)
     stream.seek(max(stream.tell() - (1 << 16) - 22, 0))
     tail = stream.read()
-    at = tail.rfind(b"PK\5\6")
-    if at >= 0 and int.from_bytes(tail[at + 12 : at + 16], "little") > _LARGEST_LIST:
-        raise _UnopenedError("it lists too many members")
     stream.seek(0)
+    at = tail.rfind(b"PK\5\6")
+    return tail[at:] if at >= 0 else b""
+
+
+def _ends_as_zip(stream: BinaryIO) -> bool:
+    """Return whether a file is a zip file behind other bytes, such as a program that unpacks it."""
+    end = _end_of_list(stream)
+    return len(end) == 22 + int.from_bytes(end[20:22], "little")
