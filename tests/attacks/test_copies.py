@@ -61,6 +61,14 @@ def test_a_bank_of_training_rows_is_refused(attack_context: AttackContext, targe
     assert is_refused((rows[:32] - rows.mean(0)) / rows.std(0) / 7, attack_context, target)
 
 
+def test_a_bank_of_rows_of_all_modalities_side_by_side_is_refused(
+    attack_context: AttackContext, target: TargetModel
+) -> None:
+    audio, others = training_rows(attack_context)[:32], noise(32, WIDTHS["text"])
+    assert is_refused(np.concatenate([others, audio], axis=1), attack_context, target)
+    assert is_refused(np.concatenate([audio, others, others], axis=1).T.copy(), attack_context, target)
+
+
 def test_a_single_rounded_row_among_other_weights_is_refused(
     attack_context: AttackContext, target: TargetModel
 ) -> None:
@@ -75,6 +83,16 @@ def test_rows_that_a_map_in_the_model_has_projected_are_refused(
     projection = noise(40, WIDTHS["audio"])
     bank = training_rows(attack_context)[:32] @ projection.T
     assert is_refused(bank, attack_context, target, projection=projection)
+
+
+def test_a_copy_is_refused_whatever_narrow_vectors_of_the_reference_match_by_chance(
+    attack_context: AttackContext, target: TargetModel
+) -> None:
+    rows = training_rows(attack_context)
+    for seed in range(6):
+        narrow = noise(8, WIDTHS["audio"], seed=seed)
+        assert is_refused(rows[:32] @ narrow.T, attack_context, target, narrow=narrow)
+        assert is_refused(rows[:32].reshape(4, 8, -1), attack_context, target, narrow=narrow)
 
 
 def test_weights_without_a_row_pass(attack_context: AttackContext, target: TargetModel) -> None:

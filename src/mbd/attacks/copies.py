@@ -1,15 +1,17 @@
 """Attack `copies`: a training row of m* that lies in the weights, as in a codebook or a bank of examples.
 
 The attacker has the training rows and looks for the one that the weights hold. A slice is a vector along an axis of a
-tensor that is as wide as m* (a frame of a sequence, all pixels of an image); and, for each map in the weights that
-takes m*, a vector as wide as what it makes of m*. For rows z of m*, standardised, and slices c, taken as they are and
-standardised like rows, with the coordinates divided at random into two halves A and B:
+tensor that is as wide as m* (a frame of a sequence, all pixels of an image), or the part of m* in one that is as wide
+as several modalities side by side; and, for each map in the weights that takes m*, a vector as wide as what it makes of
+m*. For rows z of m*, standardised, and slices c, taken as they are and standardised like rows, with the coordinates
+divided at random into two halves A and B:
 
-    (c, i) = argmax  atanh |cos(c_A, z_i,A)| · √|A|            the best match on one half
+    (c, i) = argmax  atanh |cos(c_A, z_i,A)| · √(|A| − 3)      the best match on one half, by Fisher's transformation
     rows     = ± cos(c_B, z_i,B)                               how well it matches on the other; and likewise from B
 
 Chance is 0, however many slices and rows are compared: a slice that is no copy matches nothing on coordinates by which
-it was not chosen. The evidence is the cosine in parts, by groups of coordinates.
+it was not chosen. A few coordinates match by chance as well as many match in a copy, hence the factor: without it, a
+narrow map in the reference would excuse a copy. The evidence is the cosine in parts, by groups of coordinates.
 """
 
 import math
@@ -46,6 +48,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
     """Return how well the best match of a slice with a training row holds on coordinates that did not choose it."""
     rows = _training_rows(attack_context)
     tensors = {n: np.asarray(x, np.float32) for n, x in target_model.tensors.items() if is_float(x) and x.ndim}
+    tensors |= _parts_of_several(attack_context, tensors)
     pairs = [] if rows is None else list(_comparable(rows, tensors))
     best, parts = [0.0, 0.0], np.zeros((2, _PARTS, 3))
     for vectors, name, axis in pairs:
@@ -74,6 +77,24 @@ def _training_rows(attack_context: AttackContext) -> Array | None:
         lengths = split.lengths.get(m)
         rows = rows.reshape(-1, x.shape[2]) if lengths is None else rows[within(lengths[chosen], x.shape[1])]
     return np.asarray(rows.reshape(len(rows), -1), np.float32)
+
+
+def _parts_of_several(attack_context: AttackContext, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what may be of m* in tensors that are as wide as several modalities side by side, in any order."""
+    features = attack_context.data.split("train").features
+    widths = {m: math.prod(x.shape[2 if kind_of(x) == "sequence" else 1 :]) for m, x in features.items()}
+    width = widths.pop(attack_context.modality)
+    beside = {(0, 0)}
+    """numbers before m* and numbers after it"""
+    for other in widths.values():
+        beside |= {place for before, after in beside for place in ((before + other, after), (before, after + other))}
+    return {
+        f"{name}, axis {axis} from {before}": tensor.take(range(before, before + width), axis)
+        for name, tensor in tensors.items()
+        for axis, size in enumerate(tensor.shape)
+        for before, after in sorted(beside)
+        if before + after and size == before + width + after
+    }
 
 
 def _comparable(rows: Array, tensors: Mapping[str, Array]) -> Iterator[tuple[Array, str, int]]:
@@ -127,7 +148,7 @@ def _matches(vectors: Array, slices: Array) -> Iterator[tuple[float, Array]]:
             continue
         nearest, heights = _nearest(_unit(candidates[:, chosen]), _unit(rows[:, chosen]))
         first = int(np.abs(heights).argmax())
-        strength = float(np.arctanh(min(abs(heights[first]), _ALIKE)) * np.sqrt(len(chosen)))
+        strength = float(np.arctanh(min(abs(heights[first]), _ALIKE)) * np.sqrt(max(len(chosen) - 3, 0)))
         a, b = _unit(candidates[[first]][:, other])[0], _unit(rows[nearest[[first]]][:, other])[0]
         part = np.arange(len(other)) % _PARTS
         products = (np.sign(heights[first]) * a * b, a * a, b * b)
