@@ -94,6 +94,38 @@ def test_nothing_is_current_that_has_seen_what_a_withdrawn_certificate_revoked(
     assert model.start.digest == registered  # what the deletion is made from again
 
 
+@pytest.mark.parametrize(("disowned", "kind"), [(0, "surgery"), (1, "surgery"), (0, "exact")])
+def test_a_deletion_that_was_inherited_is_in_doubt_with_the_certificate_of_it(
+    golden_store: GoldenStore, disowned: int, kind: str
+) -> None:
+    """The attacks on the later release were after what it has deleted itself, and those that refute it after all."""
+    predicate = golden("surgery").predicate
+    registered = golden_store.registration(sees=("text", "audio", "visual"))
+    later = predicate.deleted.model_copy(update={"modalities": ("visual",), "revoked": ("audio", "visual")})
+    inputs = {m: size for m, size in predicate.structure.inputs.items() if m != "visual"}
+    structure = predicate.structure.model_copy(update={"inputs": inputs})
+    certificates = [
+        golden_store.certificate(),
+        golden_store.certificate(kind, model=predicate.model, deleted=later, structure=structure),
+    ]
+    golden_store.audit(certificates[disowned], decision="refused", reasons=("audio leaks",))
+    history = history_of(golden_store)
+    model = history.model(predicate.model)
+    proven = kind == "exact"
+    assert model.current == (history.certificates[certificates[1]] if proven else None)
+    assert model.start is not None
+    assert (model.start.digest == registered) is not proven  # from which both are deleted again, and attacked
+    assert history.shows(certificates[1], predicate.model, ["visual"]) is proven
+    assert model.revoked == {"audio", "visual"}
+    if not proven:
+        again = golden_store.certificate(
+            deleted=later.model_copy(update={"modalities": ("audio", "visual")}), structure=structure
+        )
+        current = history_of(golden_store).model(predicate.model).current
+        assert current is not None
+        assert current.digest == again
+
+
 def test_statements_about_a_certificate_are_in_the_order_of_the_log(golden_store: GoldenStore) -> None:
     certificate, other = golden_store.certificate(), golden_store.certificate("exact")
     audited = golden_store.audit(certificate)

@@ -78,6 +78,9 @@ class ModelHistory:
     """the registered model that the last release is, or was deleted from; None: none was registered"""
     ready: tuple[ReferenceFacts, ...]
     """references of the base that have seen no recordings which were deleted since"""
+    unproven: Mapping[str, str] = field(default_factory=dict)
+    """certificates, by digest, that have inherited a deletion from one that was revoked or refuted since, or passed one
+    on to it, and which that is: what they say was deleted is in doubt"""
     lost: Mapping[str, str] = field(default_factory=dict)
     """certificates, by digest, with a deletion that a later release does not keep, and how; the newest one has none"""
 
@@ -137,6 +140,10 @@ class ModelHistory:
         A registered model is asked for all that its training has seen. A certificate is made from the release that was
         current, so it respects the persons' deletions before it.
         """
+        if disowned := self.unproven.get(release.digest):
+            return (
+                f"what certificate {disowned[:16]} of the same lineage says was deleted is in doubt: it was withdrawn"
+            )
         if isinstance(release, RegistrationFacts):
             returned, how = self.returned(release.sees), "was trained on it"
         else:
@@ -205,6 +212,12 @@ def _respects(release: Release, person: CertificateFacts) -> bool:
     return person.index <= release.index
 
 
+def _inherits(later: CertificateFacts, earlier: CertificateFacts) -> bool:
+    """Return whether a certificate lists as revoked what an earlier one, and not itself, has deleted."""
+    inherited = set(later.revoked).difference(later.modalities).intersection(earlier.modalities)
+    return later.index > earlier.index and earlier.scope == "modalities" and bool(inherited)
+
+
 def _ready(base: RegistrationFacts, persons: Iterable[CertificateFacts]) -> tuple[ReferenceFacts, ...]:
     """Return the references of a registration that have seen none of the recordings which were deleted since."""
     gone = [c for c in persons if c.digest not in base.left_out and c.weights != base.weights]
@@ -258,7 +271,9 @@ class History:
         of_persons = [c for c in certificates if c.scope == "subjects"]
         persons = tuple(c for c in of_persons if not self.reinstated(c).issuperset(c.modalities))
         released: list[Release] = [*certificates, *(r for r in registrations if r.promoted)]
-        in_force = sorted((r for r in released if not self.effects(r.digest) & WITHDRAWN), key=lambda r: r.index)
+        unproven = self._unproven(certificates)
+        in_force = [r for r in released if not self.effects(r.digest) & WITHDRAWN and r.digest not in unproven]
+        in_force.sort(key=lambda r: r.index)
         start = in_force[-1] if in_force else None
         before = [r for r in registrations if r.promoted and start and r.index <= start.index]
         base = before[-1] if before else None
@@ -272,6 +287,7 @@ class History:
             start=start,
             base=base,
             ready=_ready(base, persons) if base else (),
+            unproven=unproven,
         )
         withdrawn = {release.digest for release in released if self.effects(release.digest) & _DISOWNED}
         return replace(
@@ -279,6 +295,21 @@ class History:
             current=next((r for r in reversed(in_force) if not model.problem(r)), None),
             lost=model.lost_deletions(self.reinstated, withdrawn),
         )
+
+    def _unproven(self, certificates: Iterable[CertificateFacts]) -> dict[str, str]:
+        """Return the certificates that have inherited a deletion from one that was disowned, or passed one on to it.
+
+        Attacks on a release are after what it has deleted itself, so a deletion that it inherits is as good as the
+        certificate of that; and of a release that an audit refutes, any of its deletions may be the one that leaks. An
+        exact release has never seen what its lineage deleted. What is issued later starts from another release.
+        """
+        disowned = {c: s.index for c in certificates for s in self.about(c.digest) if s.effect in _DISOWNED}
+        return {
+            c.digest: other.digest
+            for other, index in disowned.items()
+            for c in certificates
+            if c.kind != "exact" and c.index < index and (_inherits(c, other) or _inherits(other, c))
+        }
 
     def reinstated(self, certificate: CertificateFacts) -> set[str]:
         """Return the modalities that may be taken again, by statements that list the certificate."""
@@ -309,13 +340,16 @@ class History:
         """Return whether a statement in the log answers a request: these modalities of a model were deleted.
 
         That of a person is also answered by a deletion of persons in them, or by the statement that nothing was held.
-        A certificate that was revoked or refuted answers nothing: its requests are open again.
+        A certificate that was revoked or refuted answers nothing, nor does one that is in doubt with it: their requests
+        are open again.
         """
         certificate, wanted = self.certificates.get(digest or ""), set(modalities)
         if self.effects(digest or "") & _DISOWNED:
             return False
         if certificate is None:
             return person and any(s.digest == digest and s.kind == "nothing-held" for s in self.statements)
+        if certificate.digest in self.model(certificate.model).unproven:
+            return False
         of_persons = person and certificate.scope == "subjects" and wanted <= set(certificate.modalities)
         return certificate.model == model and (of_persons or wanted <= set(certificate.revoked))
 
