@@ -127,6 +127,6 @@ def test_run_cache_entries_of_a_purged_output_are_removed_and_others_kept(tmp_pa
     entries["bbbb"].write_text(text.format("f" * 32) + f"deps:\n- path: x\n  md5: {MD5}\n")
     entries["cccc"].write_bytes(b"\xff\xfe no YAML")
     targets = Targets([Target(sha256="a" * 64, what="weights", md5=MD5, size=10)])
-    (finding,) = remove_all([RunCache(tmp_path / "runs")], targets)
+    (finding,) = remove_all([RunCache("DVC run cache", tmp_path / "runs")], targets)
     assert [copy.name for copy in finding.copies] == [str(entries["aaaa"])]
     assert [name for name, path in entries.items() if path.exists()] == ["bbbb", "cccc"]

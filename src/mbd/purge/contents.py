@@ -25,7 +25,7 @@ import numpy as np
 
 from mbd.errors import MbdError
 from mbd.formats.purge import Obstacle, Target
-from mbd.purge.targets import Targets
+from mbd.purge.targets import ReportObstacle, Targets
 from mbd.storage.store import CHUNK, sha256_pieces
 from mbd.tensors import Array, is_float, open_tensors, round_mantissa
 
@@ -105,46 +105,39 @@ def _as_saved(values: Array) -> dict[str, Array]:
 
 
 def held_in(
-    stream: BinaryIO, where: str, targets: Targets, *, largest: int = LARGEST
-) -> tuple[Held | None, Obstacle | None]:
+    stream: BinaryIO, where: str, targets: Targets, report_obstacle: ReportObstacle, *, largest: int = LARGEST
+) -> Held | None:
     """Look into a file.
 
     Args:
         stream: The file; it can seek.
         where: Its path or name, for obstacles.
         targets: What is looked for.
+        report_obstacle: Called for what could not be looked into.
         largest: Bytes that it may have when it is inflated.
 
     Returns:
-        What it holds, and what could not be looked into.
+        What it holds.
 
     """
-    search, obstacle = _Search(targets, largest), None
+    search, problem = _Search(targets, largest), ""
     try:
         search.open(stream, "", 0)
     except _UnopenedError as error:
-        obstacle = _unopened(where, str(error))
+        problem = str(error)
     except _FAILED as error:
-        obstacle = _unopened(where, f"it is damaged: {error}")
+        problem = f"it is damaged: {error}"
     except OSError as error:
-        obstacle = _unopened(where, f"it cannot be read: {error}")
-    if obstacle is None and search.unread:
-        kinds = ", ".join(sorted(search.unread))
-        obstacle = Obstacle(
-            reason="files of other formats were compared by their digests only",
-            detail=f"{where}: {kinds}",
-            hint="look into it by other means; list its SHA-256 in purge.also if it must go",
-            blocking=False,
-        )
-    return search.held(), obstacle
-
-
-def _unopened(where: str, why: str) -> Obstacle:
-    return Obstacle(
-        reason="an archive could not be opened",
-        detail=f"{where}: {why}",
-        hint="open it by other means; remove it, or move it out of the places that are searched",
-    )
+        problem = f"it cannot be read: {error}"
+    if problem:
+        hint = "open it by other means; remove it, or move it out of the places that are searched"
+        report_obstacle(Obstacle(reason="an archive could not be opened", detail=f"{where}: {problem}", hint=hint))
+    elif search.unread:
+        reason = "files of other formats were compared by their digests only"
+        detail = f"{where}: {', '.join(sorted(search.unread))}"
+        hint = "look into it by other means; list its SHA-256 in purge.also if it must go"
+        report_obstacle(Obstacle(reason=reason, detail=detail, hint=hint, blocking=False))
+    return search.held()
 
 
 class _Search:

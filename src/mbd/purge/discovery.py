@@ -22,6 +22,7 @@ import json
 import re
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -70,8 +71,7 @@ class FeatureFiles:
 
 def feature_sets(workspace: Workspace) -> list[FeatureFiles]:
     """Return every FeatureSet that a folder holds or a revision tracks."""
-    manifests = (*_json_files(workspace, MANIFEST), *workspace.history.records(MANIFEST))
-    return list(filter(None, map(_parse_manifest, manifests)))
+    return list(filter(None, map(_parse_manifest, _records(workspace, MANIFEST))))
 
 
 def old_weights(certificate: str, statement: DeletionStatement, deletion: Path | None, private: Path) -> list[Target]:
@@ -173,7 +173,7 @@ def _lacks(target: Target) -> bool:
 def _tensors_that_saw(workspace: Workspace, modalities: set[str]) -> dict[str, set[str]]:
     """Return the tensors that have seen one of these modalities, by the SHA-256 of the weights."""
     seen = dict[str, set[str]]()
-    for record in (*_json_files(workspace, MODEL), *workspace.history.records(MODEL)):
+    for record in _records(workspace, MODEL):
         try:
             names = {name for name, tensor in record["tensors"].items() if modalities.intersection(tensor["sees"])}
             seen[str(record["sha256"])] = names
@@ -247,14 +247,22 @@ def _digest_pieces(pieces: Iterable[bytes]) -> tuple[str, str]:
     return sha256.hexdigest(), md5.hexdigest()
 
 
-def _json_files(workspace: Workspace, name: str) -> Iterator[Any]:
+def _files_named(workspace: Workspace, name: str) -> Iterator[Path]:
     for place in workspace.places:
-        for path in place.files() if isinstance(place, Folder) and not place.by_name else ():
-            if path.name == name:
-                try:
-                    yield json.loads(path.read_bytes())
-                except (OSError, ValueError):
-                    continue
+        if isinstance(place, Folder) and not place.by_name:
+            yield from (path for path in place.files() if path.name == name)
+
+
+def _json_files(workspace: Workspace, name: str) -> Iterator[Any]:
+    for path in _files_named(workspace, name):
+        with suppress(OSError, ValueError):
+            yield json.loads(path.read_bytes())
+
+
+def _records(workspace: Workspace, name: str) -> Iterator[Any]:
+    """Yield the content of every JSON file of a name that a folder holds or a revision tracks."""
+    yield from _json_files(workspace, name)
+    yield from workspace.history.records(name)
 
 
 def _parse_manifest(record: Any) -> FeatureFiles | None:  # noqa: ANN401 -- any JSON
@@ -315,9 +323,10 @@ def published_models(store: Store, trust: Trust, at: datetime) -> Iterator[tuple
             )
         if isinstance(entry, CertificateEntry) and entry.status.state in {"valid", "overdue", "unknown"}:
             digest = entry.statement.digests[MODEL]
-            record = _json(store.read(object_name(digest), sha256=digest))
-            if isinstance(record, dict):
-                yield f"certificate {entry.digest}", record
+            with suppress(ValueError):
+                record = json.loads(store.read(object_name(digest), sha256=digest))
+                if isinstance(record, dict):
+                    yield f"certificate {entry.digest}", record
 
 
 def _needs(record: dict[str, Any], targets: Targets) -> Iterator[tuple[str, str]]:
@@ -335,18 +344,10 @@ def _needs(record: dict[str, Any], targets: Targets) -> Iterator[tuple[str, str]
 
 
 def _models(workspace: Workspace) -> Iterator[tuple[str, dict[str, Any]]]:
-    for place in workspace.places:
-        if isinstance(place, Folder) and not place.by_name:
-            for path in place.files():
-                whole = path.name == MODEL and (path.parent / WEIGHTS).is_file()
-                if whole and isinstance(record := _json(path.read_bytes()), dict):
-                    yield str(path), record
+    for path in _files_named(workspace, MODEL):
+        with suppress(ValueError):  # one that cannot be read may need any of the files
+            record = json.loads(path.read_bytes())
+            if (path.parent / WEIGHTS).is_file() and isinstance(record, dict):
+                yield str(path), record
     for ref, pointers in workspace.history.tips.items():
         yield from ((ref, record) for record in workspace.history.records(MODEL, pointers) if isinstance(record, dict))
-
-
-def _json(content: bytes) -> Any:  # noqa: ANN401 -- any JSON
-    try:
-        return json.loads(content)
-    except ValueError:
-        return None

@@ -24,9 +24,9 @@ from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.git import git, read_objects
 from mbd.purge.contents import held_in
-from mbd.purge.places import ReportObstacle, copy_of
+from mbd.purge.places import copy_of
 from mbd.purge.places.folders import files_below
-from mbd.purge.targets import Targets
+from mbd.purge.targets import ReportObstacle, Targets
 
 ReadObject = Callable[[str], bytes | None]
 """returns the small object that DVC stores under an MD5, or None if no place holds it"""
@@ -182,13 +182,8 @@ class GitObjects:
             "--batch-check=%(objecttype) %(objectname) %(objectsize)",
         )
         if listed.returncode:
-            report_obstacle(
-                Obstacle(
-                    reason="git objects could not be listed",
-                    detail=listed.stderr.strip(),
-                    hint="repair the repository (`git fsck`)",
-                )
-            )
+            hint, detail = "repair the repository (`git fsck`)", listed.stderr.strip()
+            report_obstacle(Obstacle(reason="git objects could not be listed", detail=detail, hint=hint))
             return
         parts = (line.split() for line in listed.stdout.splitlines())
         blobs = (
@@ -198,18 +193,13 @@ class GitObjects:
             if target := targets.by_sha256(hashlib.sha256(content).hexdigest()):
                 yield copy_of(target, name, len(content))
                 continue
-            held, obstacle = held_in(BytesIO(content), f"object {name}", targets)
-            if obstacle:
-                report_obstacle(obstacle)
-            if held:
+            if held := held_in(BytesIO(content), f"object {name}", targets, report_obstacle):
                 yield copy_of(held.target, name, len(content))
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.Place.remove`."""
-        return {
-            copy: Obstacle(reason="git itself holds a file", detail=f"object {copy.name}", hint=_REWRITE)
-            for copy in copies
-        }
+        reason = "git itself holds a file"
+        return {copy: Obstacle(reason=reason, detail=f"object {copy.name}", hint=_REWRITE) for copy in copies}
 
 
 def inside_git(folder: Path) -> bool:

@@ -89,11 +89,9 @@ def _pass(place: Place, targets: Targets, *, remove: bool, archives: bool = Fals
 
 
 def _held(copy: Copy) -> Obstacle:
-    return Obstacle(
-        reason="a file holds what was purged among other things",
-        detail=f"{copy.name}: {copy.inside}",
-        hint="take it out of that file; or remove all such files: purge.archives=true",
-    )
+    reason, detail = "a file holds what was purged among other things", f"{copy.name}: {copy.inside}"
+    hint = "take it out of that file; or remove all such files: purge.archives=true"
+    return Obstacle(reason=reason, detail=detail, hint=hint)
 
 
 def _count_links(findings: list[PlaceInventory]) -> None:
@@ -104,13 +102,10 @@ def _count_links(findings: list[PlaceInventory]) -> None:
             seen.setdefault(inode, (finding, links, set()))[2].update(paths)
     for (_, number), (finding, links, paths) in seen.items():
         if links > len(paths):
-            finding.report_obstacle(
-                Obstacle(
-                    reason="hard links to a removed file exist outside all places",
-                    detail=f"{links - len(paths)} more links to inode {number}, which was {min(paths)}",
-                    hint=f"find them (`find / -inum {number}`), remove them, and add their folder to purge.folders",
-                )
-            )
+            reason = "hard links to a removed file exist outside all places"
+            detail = f"{links - len(paths)} more links to inode {number}, which was {min(paths)}"
+            hint = f"find them (`find / -inum {number}`), remove them, and add their folder to purge.folders"
+            finding.report_obstacle(Obstacle(reason=reason, detail=detail, hint=hint))
 
 
 _UNKNOWN = "restore the list from a backup of the private part of the store"
@@ -156,33 +151,16 @@ class Scan(Record):
 def scan_all(places: Iterable[Place], tombstones: Targets, unknown: Iterable[str] = ()) -> Scan:
     """Search all places for purged files; `unknown` says which lists of them could not be read."""
     places = list(places)
-    findings = take_inventory(places, tombstones) if len(tombstones) else []
+    resurrections = list[Resurrection]()
+    blind = [Blind(kind="tombstones", where=where, reason=where, hint=_UNKNOWN) for where in unknown]
+    for finding in take_inventory(places, tombstones) if len(tombstones) else ():
+        place = {"kind": finding.place.kind, "where": finding.place.where}
+        parts = ("name", "version", "what", "sha256")
+        resurrections += (Resurrection(**place, **{p: getattr(copy, p) for p in parts}) for copy in finding.copies)
+        blind += (Blind(**place, reason=o.detail, hint=o.hint) for o in finding.obstacles if o.blocking)
     return Scan(
         tombstones=len(tombstones),
         places=tuple(place.kind for place in places),
-        resurrections=tuple(
-            Resurrection(
-                kind=finding.place.kind,
-                where=finding.place.where,
-                name=copy.name,
-                version=copy.version,
-                what=copy.what,
-                sha256=copy.sha256,
-            )
-            for finding in findings
-            for copy in finding.copies
-        ),
-        blind=(
-            *(Blind(kind="tombstones", where=where, reason=where, hint=_UNKNOWN) for where in unknown),
-            *(
-                _blind(finding.place, obstacle)
-                for finding in findings
-                for obstacle in finding.obstacles
-                if obstacle.blocking
-            ),
-        ),
+        resurrections=tuple(resurrections),
+        blind=tuple(blind),
     )
-
-
-def _blind(place: Place, obstacle: Obstacle) -> Blind:
-    return Blind(kind=place.kind, where=place.where, reason=obstacle.detail, hint=obstacle.hint)

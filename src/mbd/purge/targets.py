@@ -1,10 +1,13 @@
 """The files to purge, by SHA-256, and by the MD5 under which DVC stores the same content."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator
+from functools import cached_property
+from typing import NamedTuple
 
-from mbd.formats.purge import Target
+from mbd.formats.purge import Obstacle, Target
+
+ReportObstacle = Callable[[Obstacle], None]
 
 
 class Targets:
@@ -14,7 +17,6 @@ class Targets:
         self.released = frozenset(released)
         """SHA-256 of files of current releases, which stay, whatever tensors they have"""
         self._by_sha256: dict[str, Target] = {}
-        self._lookup_cache: _Lookup | None = None
         for target in targets:
             self.add(target)
 
@@ -29,14 +31,12 @@ class Targets:
         known = self._by_sha256.get(target.sha256, target)
         size = target.size if known.size is None else known.size
         more = {"md5": known.md5 or target.md5, "size": size, "tensors": known.tensors or target.tensors}
-        self._by_sha256[target.sha256] = known.model_copy(update=more)
-        self._lookup_cache = None
+        self._put(known.model_copy(update=more))
 
     def forget_tensors(self, target: Target, digests: Container[str]) -> None:
         """Take tensors off a file: it is not recognised by them."""
         left = {digest: size for digest, size in target.tensors.items() if digest not in digests}
-        self._by_sha256[target.sha256] = target.model_copy(update={"tensors": left})
-        self._lookup_cache = None
+        self._put(target.model_copy(update={"tensors": left}))
 
     def without(self, sha256: Iterable[str]) -> "Targets":
         """Return the targets except these."""
@@ -74,21 +74,22 @@ class Targets:
         """The number of targets of each kind."""
         return dict(sorted(Counter(target.what for target in self).items()))
 
-    @property
+    def _put(self, target: Target) -> None:
+        self._by_sha256[target.sha256] = target
+        self.__dict__.pop("_lookup", None)
+
+    @cached_property
     def _lookup(self) -> "_Lookup":
-        if self._lookup_cache is None:
-            self._lookup_cache = _Lookup(
-                {t.md5: t for t in self if t.md5},
-                frozenset(t.size for t in self),
-                {digest: t for t in self for digest in t.tensors},
-                frozenset(size for t in self for size in t.tensors.values()),
-            )
-        return self._lookup_cache
+        return _Lookup(
+            by_md5={t.md5: t for t in self if t.md5},
+            sizes={t.size for t in self},
+            by_tensor={digest: t for t in self for digest in t.tensors},
+            tensor_sizes={size for t in self for size in t.tensors.values()},
+        )
 
 
-@dataclass(frozen=True)
-class _Lookup:
+class _Lookup(NamedTuple):
     by_md5: dict[str, Target]
-    sizes: frozenset[int | None]
+    sizes: set[int | None]
     by_tensor: dict[str, Target]
-    tensor_sizes: frozenset[int]
+    tensor_sizes: set[int]

@@ -6,6 +6,7 @@
 
 import logging
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 from mbd.errors import DataError
@@ -52,13 +53,6 @@ def _begun(params: Params, certificate: str) -> Path:
     return Path(params.certificate.private) / f"purge-of-{certificate}.json"
 
 
-def write_list(file: Path, targets: Targets) -> None:
-    """Add targets to the list that steps on this machine read."""
-    digests = {*read_list(file), *(target.sha256 for target in targets)}
-    if digests:
-        write_file(file, "".join(f"{digest}\n" for digest in sorted(digests)))
-
-
 def read_list(file: Path) -> frozenset[str]:
     """Return the digests in a list; none if the file does not exist."""
     try:
@@ -78,21 +72,27 @@ def purged_digests(params: Params | ReaderParams) -> frozenset[str]:
     place = params.purge.tombstones
     if place is None:
         return frozenset()
-    if "://" not in place:
-        return read_list(Path(place))
+    if file := _list_file(params):
+        return read_list(file)
     return frozenset(target.sha256 for target in store_tombstones(params, place))
 
 
 def lift(params: Params, url: str) -> None:
     """Take the digests of files that may exist again off the list on this machine, if `purge.tombstones` is a file."""
-    place = params.purge.tombstones
-    if place is not None and "://" not in place and (known := read_list(Path(place))):
-        left = known - store_tombstones(params, url).lifted
-        write_file(Path(place), "".join(f"{digest}\n" for digest in sorted(left)))
+    if (file := _list_file(params)) and (known := read_list(file)):
+        _write_list(file, known - store_tombstones(params, url).lifted)
 
 
 def update_list(params: Params, targets: Targets) -> None:
     """Add targets to the list that `purge.tombstones` names, if it is a file."""
+    if (file := _list_file(params)) and (digests := read_list(file).union(t.sha256 for t in targets)):
+        _write_list(file, digests)
+
+
+def _list_file(params: Params | ReaderParams) -> Path | None:
     place = params.purge.tombstones
-    if place is not None and "://" not in place:
-        write_list(Path(place), targets)
+    return None if place is None or "://" in place else Path(place)
+
+
+def _write_list(file: Path, digests: Iterable[str]) -> None:
+    write_file(file, "".join(f"{digest}\n" for digest in sorted(digests)))

@@ -5,19 +5,18 @@ a hint for the operator, and the rest is processed.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
+from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle, Target
-from mbd.purge.targets import Targets
+from mbd.purge.contents import held_in
+from mbd.purge.targets import ReportObstacle, Targets
 
 _MD5_NAME = re.compile(r"(?:^|/)(?P<start>[0-9a-f]{2})/(?P<rest>[0-9a-f]{30})$")
 # Only what holds the bytes themselves: a tombstone has the digest in its name, too.
 _SHA256_NAME = re.compile(r"(?:^|/)(?:objects/sha256|batches/files)/(?P<digest>[0-9a-f]{64})$")
-
-
-ReportObstacle = Callable[[Obstacle], None]
 
 
 class Place(Protocol):
@@ -49,9 +48,8 @@ class Unsearchable:
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """Report that the place cannot be searched."""
-        report_obstacle(
-            Obstacle(reason="it could not be searched", detail=f"{self.where}: {self.problem}", hint=self.hint)
-        )
+        detail = f"{self.where}: {self.problem}"
+        report_obstacle(Obstacle(reason="it could not be searched", detail=detail, hint=self.hint))
         yield from ()
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
@@ -76,3 +74,23 @@ def named_by(name: str, targets: Targets) -> tuple[bool, Target | None]:
 def copy_of(target: Target, name: str, size: int, **more: object) -> Copy:
     """Return a copy of a target."""
     return Copy(name=name, what=target.what, sha256=target.sha256, size=size, **more)
+
+
+def copy_within(
+    stream: BinaryIO,
+    where: str,
+    targets: Targets,
+    report_obstacle: ReportObstacle,
+    name: str,
+    size: int,
+    **more: object,
+) -> Iterator[Copy]:
+    """Yield the copy that a file, of this name and size, holds; `where`: its address, for obstacles."""
+    if held := held_in(stream, where, targets, report_obstacle):
+        yield copy_of(held.target, name, size, inside=held.inside, **more)
+
+
+def unsearched(where: str, error: MbdError, hint: str) -> Obstacle:
+    """Return the obstacle for a place whose search failed; `hint` if the error has none."""
+    reason = f"it could not be searched: {error.problem.partition(':')[0]}"
+    return Obstacle(reason=reason, detail=f"{where}: {error.problem}", hint=error.hint or hint)

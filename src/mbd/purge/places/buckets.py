@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -9,10 +10,10 @@ from typing import BinaryIO, cast
 from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.params.operations import StoreSettings
-from mbd.purge.contents import ENDINGS, Held, held_in
-from mbd.purge.places import Place, ReportObstacle, Unsearchable, copy_of, named_by
+from mbd.purge.contents import ENDINGS
+from mbd.purge.places import Place, Unsearchable, copy_of, copy_within, named_by, unsearched
 from mbd.purge.places.folders import Folder, names_output
-from mbd.purge.targets import Targets
+from mbd.purge.targets import ReportObstacle, Targets
 from mbd.registry import STORES
 from mbd.storage import folder_of, open_store
 from mbd.storage.store import NotThereError, Store, StoredObject, sha256_pieces
@@ -49,13 +50,7 @@ class BucketPlace:
                 yield from self._objects(prefix, targets, known, report_obstacle)
                 yield from self._uploads(prefix, targets)
         except MbdError as error:
-            report_obstacle(
-                Obstacle(
-                    reason=_reason(error),
-                    detail=f"{self.where}: {error.problem}",
-                    hint=error.hint or "fix this, then purge again",
-                )
-            )
+            report_obstacle(unsearched(self.where, error, "fix this, then purge again"))
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.Place.remove`."""
@@ -68,9 +63,8 @@ class BucketPlace:
             for stored, reason in self.store.delete(by_object).items():
                 stayed[by_object[stored]] = _not_removed(self.where, stored.name, reason)
         except MbdError as error:
-            failed = Obstacle(
-                reason="objects could not be removed", detail=f"{self.where}: {error.problem}", hint=error.hint or ""
-            )
+            detail = f"{self.where}: {error.problem}"
+            failed = Obstacle(reason="objects could not be removed", detail=detail, hint=error.hint or "")
             stayed |= dict.fromkeys([*by_object.values(), *uploads], failed)
         return stayed
 
@@ -89,11 +83,7 @@ class BucketPlace:
             elif target := self._target(stored, targets, known, unnamed):
                 yield copy_of(target, stored.name, stored.size, version=stored.version)
             elif not self.by_name and stored.name.endswith(ENDINGS):
-                held, obstacle = self._within(stored, targets)
-                if obstacle:
-                    report_obstacle(obstacle)
-                if held:
-                    yield copy_of(held.target, stored.name, stored.size, version=stored.version, inside=held.inside)
+                yield from self._within(stored, targets, report_obstacle)
 
     def _target(self, stored: StoredObject, targets: Targets, known: Targets, unnamed: Targets) -> Target | None:
         if self.by_name:
@@ -102,27 +92,23 @@ class BucketPlace:
                 return target
             if named:
                 known = unnamed
-        if not len(known) or not known.may_be(stored.size):
-            return None
-        try:
-            return known.by_sha256(sha256_pieces(self.store.pieces(stored)))
-        except NotThereError:
-            return None
+        with suppress(NotThereError):
+            if len(known) and known.may_be(stored.size):
+                return known.by_sha256(sha256_pieces(self.store.pieces(stored)))
+        return None
 
-    def _within(self, stored: StoredObject, targets: Targets) -> tuple[Held | None, Obstacle | None]:
-        with tempfile.TemporaryFile() as content:
-            try:
-                content.writelines(self.store.pieces(stored))
-            except NotThereError:
-                return None, None
+    def _within(self, stored: StoredObject, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
+        with tempfile.TemporaryFile() as content, suppress(NotThereError):
+            content.writelines(self.store.pieces(stored))
             content.seek(0)
-            return held_in(cast(BinaryIO, content), f"{self.where}/{stored.name}", targets)
+            stream, where, name = cast(BinaryIO, content), f"{self.where}/{stored.name}", stored.name
+            more = {"version": stored.version}
+            yield from copy_within(stream, where, targets, report_obstacle, name, stored.size, **more)
 
     def _names_output(self, stored: StoredObject, targets: Targets) -> bool:
-        try:
+        with suppress(NotThereError):
             return names_output(b"".join(self.store.pieces(stored)), targets)
-        except NotThereError:
-            return False
+        return False
 
     def _uploads(self, prefix: str, targets: Targets) -> Iterator[Copy]:
         """Yield unfinished multipart uploads of a target: the server stores their parts."""
@@ -135,15 +121,9 @@ class BucketPlace:
 
 
 def _unknown(where: str, digests: list[str]) -> Obstacle:
-    return Obstacle(
-        reason="a file could not be searched for: its MD5 or its size is unknown",
-        detail=f"{where}: sha256 {', '.join(digests)}",
-        hint="purge where a copy, or a dvc.lock with its step.json, still exists; or search the bucket by hand",
-    )
-
-
-def _reason(error: MbdError) -> str:
-    return f"it could not be searched: {error.problem.partition(':')[0]}"
+    reason = "a file could not be searched for: its MD5 or its size is unknown"
+    hint = "purge where a copy, or a dvc.lock with its step.json, still exists; or search the bucket by hand"
+    return Obstacle(reason=reason, detail=f"{where}: sha256 {', '.join(digests)}", hint=hint)
 
 
 def _not_removed(where: str, name: str, reason: str) -> Obstacle:
@@ -177,9 +157,8 @@ def place_at(
         return Folder(kind, path, others, by_name=by_name, expected=True)
     where = without_credentials(url)
     if url.partition("://")[0] not in STORES.names():
-        return Unsearchable(
-            kind, where, "only folders and stores can be searched", "remove the old files there by hand, all versions"
-        )
+        hint = "remove the old files there by hand, all versions"
+        return Unsearchable(kind, where, "only folders and stores can be searched", hint)
     try:
         return BucketPlace(kind, open_store(url, settings), by_name=by_name, runs=runs, prefixes=prefixes)
     except MbdError as error:

@@ -16,8 +16,8 @@ from mbd.formats.purge import Copy, Obstacle
 from mbd.formats.shredding import KINDS, KeyEntry, facts_of, read_shredding
 from mbd.formats.statement import DeletionStatement, KeyKind, ShreddingFacts
 from mbd.params import Params
-from mbd.purge.places import ReportObstacle, Unsearchable
-from mbd.purge.targets import Targets
+from mbd.purge.places import Unsearchable
+from mbd.purge.targets import ReportObstacle, Targets
 from mbd.shredding.keys import Keyring
 
 KIND = "data keys"
@@ -81,9 +81,8 @@ class DataKeys:
         try:
             self.keyring.destroy(lineage, (modality,), tuple(known for known in KINDS if known == kind), self.reason)
         except (MbdError, OSError) as error:
-            return Obstacle(
-                reason=_REASON, detail=f"{copy.name} in {self.folder}: {error}", hint="fix this, then purge again"
-            )
+            detail = f"{copy.name} in {self.folder}: {error}"
+            return Obstacle(reason=_REASON, detail=detail, hint="fix this, then purge again")
         return None
 
 

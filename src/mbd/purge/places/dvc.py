@@ -96,7 +96,7 @@ def dvc_cache(repository: DvcRepository, others: frozenset[Path], *, shared_cach
     keep = _SHARED if repository.shared_cache and not shared_caches else None
     return [
         Folder("DVC cache", repository.cache, others, by_name=True, keep=keep),
-        RunCache(repository.cache / "runs"),
+        RunCache("DVC run cache", repository.cache / "runs"),
         *(Folder("DVC temporary folder", folder, others) for folder in repository.temporary),
     ]
 
@@ -108,7 +108,7 @@ def dvc_remotes(repository: DvcRepository, settings: StoreSettings, others: froz
         own = settings.model_copy(update={"endpoint": remote.endpoint})
         places.append(place_at("DVC remote", remote.url, own, others, by_name=remote.by_name, runs=True))
         if (path := local_path(remote.url)) is not None:
-            places.append(RunCache(path / "runs", kind="DVC run cache of a remote"))
+            places.append(RunCache("DVC run cache of a remote", path / "runs"))
     return places
 
 

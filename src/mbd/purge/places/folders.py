@@ -16,34 +16,55 @@ import yaml
 
 from mbd.files import sha256_file
 from mbd.formats.purge import Copy, Obstacle, Target
-from mbd.purge.contents import held_in
-from mbd.purge.places import ReportObstacle, copy_of, named_by
-from mbd.purge.targets import Targets
+from mbd.purge.places import copy_of, copy_within, named_by
+from mbd.purge.targets import ReportObstacle, Targets
 
 _LARGEST_RUN_ENTRY = 1 << 20
 
 
 @dataclass(frozen=True)
-class Folder:
-    """A folder with its subfolders, except those that belong to other places."""
+class _Files:
+    """Files below a folder."""
 
     kind: str
     root: Path
-    others: frozenset[Path] = field(default_factory=frozenset)
-    """root folders of other places (real paths); they are skipped"""
-    by_name: bool = False
-    """whether digests in file names are trusted, as in caches and stores"""
-    keep: str | None = None
+    keep: str | None = field(default=None, kw_only=True)
     """hint why nothing may be removed here; None: files may be removed"""
-    opened: bool = True
-    """whether to look into files, as well as at their digests (:mod:`mbd.purge.contents`)"""
-    expected: bool = False
-    """whether it must exist: a folder that is not mounted is not an empty one"""
 
     @property
     def where(self) -> str:
         """See :attr:`mbd.purge.places.Place.where`."""
         return str(self.root)
+
+    def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
+        """See :meth:`mbd.purge.places.Place.remove`."""
+        stayed = {}
+        for copy in copies:
+            if self.keep:
+                reason = "files in a shared cache are not removed"
+                stayed[copy] = Obstacle(reason=reason, detail=copy.name, hint=self.keep)
+                continue
+            try:
+                Path(copy.name).unlink(missing_ok=True)
+            except OSError as error:
+                hint = "remove it as its owner, or get write permission on its folder; then purge again"
+                detail = f"{copy.name}: {error.strerror}"
+                stayed[copy] = Obstacle(reason="a file could not be removed", detail=detail, hint=hint)
+        return stayed
+
+
+@dataclass(frozen=True)
+class Folder(_Files):
+    """A folder with its subfolders, except those that belong to other places."""
+
+    others: frozenset[Path] = field(default_factory=frozenset)
+    """root folders of other places (real paths); they are skipped"""
+    by_name: bool = False
+    """whether digests in file names are trusted, as in caches and stores"""
+    opened: bool = True
+    """whether to look into files, as well as at their digests (:mod:`mbd.purge.contents`)"""
+    expected: bool = False
+    """whether it must exist: a folder that is not mounted is not an empty one"""
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """See :meth:`mbd.purge.places.Place.find`."""
@@ -65,25 +86,6 @@ class Folder:
             if path.is_file():
                 yield path
 
-    def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """See :meth:`mbd.purge.places.Place.remove`."""
-        stayed = {}
-        for copy in copies:
-            if self.keep:
-                stayed[copy] = Obstacle(
-                    reason="files in a shared cache are not removed", detail=copy.name, hint=self.keep
-                )
-                continue
-            try:
-                Path(copy.name).unlink(missing_ok=True)
-            except OSError as error:
-                stayed[copy] = Obstacle(
-                    reason="a file could not be removed",
-                    detail=f"{copy.name}: {error.strerror}",
-                    hint="remove it as its owner, or get write permission on its folder; then purge again",
-                )
-        return stayed
-
     def _copies(
         self, path: Path, targets: Targets, unnamed: Targets, report_obstacle: ReportObstacle
     ) -> Iterator[Copy]:
@@ -96,32 +98,20 @@ class Folder:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode):
             return
-        target, inside = self._target(path, facts.st_size, targets, unnamed), None
-        if target is None and self.opened and not linked:
-            target, inside = self._within(path, targets, report_obstacle)
-        if target is None:
-            return
-        links = None if linked else (facts.st_dev, facts.st_ino, facts.st_nlink)
-        yield copy_of(target, str(path), facts.st_size, inode=links, inside=inside)
-        if linked and _leads_out(path, self.root, self.others):
-            report_obstacle(
-                Obstacle(
-                    reason="a link led to a copy outside all places",
-                    detail=f"{path} led to {path.resolve()}",
-                    hint="remove that file, and add its folder to purge.folders",
+        inode = None if linked else (facts.st_dev, facts.st_ino, facts.st_nlink)
+        if target := self._target(path, facts.st_size, targets, unnamed):
+            yield copy_of(target, str(path), facts.st_size, inode=inode)
+            if linked and _leads_out(path, self.root, self.others):
+                detail, hint = (
+                    f"{path} led to {path.resolve()}",
+                    "remove that file, and add its folder to purge.folders",
                 )
-            )
-
-    def _within(
-        self, path: Path, targets: Targets, report_obstacle: ReportObstacle
-    ) -> tuple[Target | None, str | None]:
-        with path.open("rb") as stream:
-            held, obstacle = held_in(stream, str(path), targets)
-        if obstacle:
-            report_obstacle(obstacle)
-        if held is None or sha256_file(path) in targets.released:
-            return None, None
-        return held.target, held.inside
+                report_obstacle(Obstacle(reason="a link led to a copy outside all places", detail=detail, hint=hint))
+        elif self.opened and not linked:
+            name, size = str(path), facts.st_size
+            with path.open("rb") as stream:
+                copies = list(copy_within(stream, name, targets, report_obstacle, name, size, inode=inode))
+            yield from copies if copies and sha256_file(path) not in targets.released else ()
 
     def _target(self, path: Path, size: int, targets: Targets, unnamed: Targets) -> Target | None:
         if self.by_name:
@@ -133,39 +123,17 @@ class Folder:
         return targets.by_sha256(sha256_file(path)) if targets.may_be(size) else None
 
 
-@dataclass(frozen=True)
-class WholeFolder:
+class WholeFolder(_Files):
     """A folder of which every file is removed."""
-
-    kind: str
-    root: Path
-
-    @property
-    def where(self) -> str:
-        """See :attr:`mbd.purge.places.Place.where`."""
-        return str(self.root)
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """See :meth:`mbd.purge.places.Place.find`."""
         for path in files_below(self.root, frozenset(), report_obstacle):
             yield Copy(name=str(path), what="features", sha256=None, size=path.lstat().st_size)
 
-    def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """See :meth:`mbd.purge.places.Place.remove`."""
-        return Folder(self.kind, self.root).remove(copies)
 
-
-@dataclass(frozen=True)
-class RunCache:
+class RunCache(_Files):
     """The run cache of DVC in a folder: entries from which DVC would restore a purged output."""
-
-    root: Path
-    kind: str = "DVC run cache"
-
-    @property
-    def where(self) -> str:
-        """See :attr:`mbd.purge.places.Place.where`."""
-        return str(self.root)
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """See :meth:`mbd.purge.places.Place.find`."""
@@ -178,10 +146,6 @@ class RunCache:
                 continue
             if names_output(entry, targets):
                 yield Copy(name=str(path), what="run cache entry", sha256=None, size=size)
-
-    def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """See :meth:`mbd.purge.places.Place.remove`."""
-        return Folder(self.kind, self.root).remove(copies)
 
 
 def names_output(entry: bytes, targets: Targets) -> bool:
@@ -207,13 +171,10 @@ def files_below(root: Path, others: frozenset[Path], report_obstacle: ReportObst
             if (facts.st_dev, facts.st_ino) in visited or (folder != root and folder.resolve() in others):
                 continue
             if folder != root and folder.is_symlink() and _leads_out(folder, root, others):
-                report_obstacle(
-                    Obstacle(
-                        reason="a link leads to a folder outside all places",
-                        detail=f"{folder} leads to {folder.resolve()}, which was not searched",
-                        hint="add that folder to purge.folders, or remove the link",
-                    )
-                )
+                detail = f"{folder} leads to {folder.resolve()}, which was not searched"
+                hint = "add that folder to purge.folders, or remove the link"
+                reason = "a link leads to a folder outside all places"
+                report_obstacle(Obstacle(reason=reason, detail=detail, hint=hint))
                 continue
             visited.add((facts.st_dev, facts.st_ino))
             with os.scandir(folder) as entries:
@@ -234,8 +195,5 @@ def _leads_out(path: Path, root: Path, others: frozenset[Path]) -> bool:
 
 def unreadable(path: Path, error: OSError) -> Obstacle:
     """Return the obstacle for a path that cannot be read."""
-    return Obstacle(
-        reason="a part could not be read",
-        detail=f"{path}: {error.strerror}",
-        hint="purge with an account that may read it, or search it by hand",
-    )
+    hint = "purge with an account that may read it, or search it by hand"
+    return Obstacle(reason="a part could not be read", detail=f"{path}: {error.strerror}", hint=hint)

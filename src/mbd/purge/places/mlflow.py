@@ -11,9 +11,9 @@ from pathlib import Path
 
 from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle
-from mbd.purge.contents import ENDINGS, held_in
-from mbd.purge.places import ReportObstacle, copy_of
-from mbd.purge.targets import Targets
+from mbd.purge.contents import ENDINGS
+from mbd.purge.places import copy_of, copy_within, unsearched
+from mbd.purge.targets import ReportObstacle, Targets
 from mbd.storage.mlflow import MlflowRegistry
 
 _HINT = "the server must be reachable and allow what is asked; then purge again"
@@ -45,8 +45,7 @@ class MlflowPlace:
                         met.add(copy.name)
                         yield copy
         except MbdError as error:
-            reason = f"it could not be searched: {error.problem.partition(':')[0]}"
-            report_obstacle(Obstacle(reason=reason, detail=f"{self.where}: {error.problem}", hint=error.hint or _HINT))
+            report_obstacle(unsearched(self.where, error, _HINT))
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.Place.remove`."""
@@ -65,16 +64,13 @@ class MlflowPlace:
         self, location: str, version: str | None, targets: Targets, report_obstacle: ReportObstacle
     ) -> Iterator[Copy]:
         for artifact in self.registry.files(location):
-            target, inside = None, None
+            size, target = artifact.size or 0, None
             if artifact.size is None or targets.may_be(artifact.size):
                 target = targets.by_sha256(self.registry.sha256(artifact))
-            if target is None and artifact.path.endswith(ENDINGS):
-                with tempfile.TemporaryDirectory() as folder:
-                    file = self.registry.fetch(artifact, Path(folder))
-                    with file.open("rb") as stream:
-                        held, obstacle = held_in(stream, artifact.name, targets)
-                if obstacle:
-                    report_obstacle(obstacle)
-                target, inside = (held.target, held.inside) if held else (None, None)
             if target:
-                yield copy_of(target, artifact.name, artifact.size or 0, version=version, inside=inside)
+                yield copy_of(target, artifact.name, size, version=version)
+            elif artifact.path.endswith(ENDINGS):
+                name, more = artifact.name, {"version": version}
+                folder = tempfile.TemporaryDirectory()
+                with folder as into, self.registry.fetch(artifact, Path(into)).open("rb") as stream:
+                    yield from copy_within(stream, name, targets, report_obstacle, name, size, **more)
