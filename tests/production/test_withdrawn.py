@@ -2,7 +2,7 @@
 
 import pytest
 
-from mbd.certificate.compose import revocation
+from mbd.certificate.compose import compose_revocation
 from mbd.certificate.guard import admit
 from mbd.certificate.publish import announce
 from mbd.errors import VerificationError
@@ -20,7 +20,7 @@ __all__ = ["production", "trained"]
 
 def withdraw(production: Production, request: DeletionRequest) -> None:
     """Withdraw the certificate that answers a request."""
-    statement = revocation(str(request.certificate), "by mistake", now())
+    statement = compose_revocation(str(request.certificate), "by mistake", now())
     announce(statement, production.params.certificate, open_publisher(production.params, production.url))
     current = production.known().current
     if current is None:
