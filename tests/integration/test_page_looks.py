@@ -50,6 +50,8 @@ def test_pages_fit_the_window_and_follow_the_scheme(
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     assert checked(browser, panel).kind == "genuine"
     assert browser.evaluate("document.documentElement.scrollWidth") == width
+    beyond = "Array.from(document.querySelectorAll('.table')).filter((e) => e.scrollWidth > e.clientWidth).length"
+    assert width < 1280 or browser.evaluate(beyond) == 0
     ground = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 28)"}[scheme]
     small = browser.evaluate(

@@ -209,7 +209,8 @@ def _sentence(verdict: Verdict) -> str:
         return f"{rules.sentence} {stated[:1].upper()}{stated[1:]}."
     reason = verdict.problems[0].reason
     if verdict.genuine and verdict.decision == "not verified":
-        return f"The certificate is genuine, but whether it is in force is not known: {_DETAILS.sub('', reason)}."
+        unknown = f"The certificate is genuine, but whether it is in force is not known: {_DETAILS.sub('', reason)}."
+        return f"{unknown} {rules.to_do}"
     return f"{rules.sentence} {begin_sentence(reason)}. {rules.to_do}"
 
 

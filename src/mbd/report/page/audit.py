@@ -33,6 +33,7 @@ from mbd.report.text import table
 
 _RELEASED = "as released"
 _VARIANTS = {_RELEASED: "", "int8": " (INT8)", "pruned": " (pruned)"}
+_UTILITY_TITLE = "Utility on the retained modalities"
 _UTILITY = (
     *("metric, inputs", *ROLES, "after − reference", "after − before", "may be lost", "decision"),
     "losses that this audit could miss",
@@ -75,7 +76,7 @@ def utility(found: Evidence, leakage: LeakageRecord | None) -> PageSection:
     metrics = found.evaluation
     return PageSection(
         id="utility",
-        title="Utility on the retained modalities",
+        title=_UTILITY_TITLE,
         blocks=(
             *(_utility(leakage) if leakage else ()),
             PageTable(
@@ -107,7 +108,13 @@ def _compared(audit: AuditSummary) -> Iterator[Block]:
 
 def audit_page(record: LeakageRecord) -> Page:
     """Return the report of an audit: the decision, every judged measure, utility, and how it was made."""
-    sections = (*_sections(record), _method(record))
+    reasons = (PageSection(id="reasons", title="Why it is refused", blocks=(Items(items=record.reasons),)),)
+    sections = (
+        *(reasons if record.reasons else ()),
+        PageSection(id="attacks", title="Attacks", blocks=tuple(_attacks(record))),
+        PageSection(id="utility", title=_UTILITY_TITLE, blocks=tuple(_utility(record))),
+        _method(record),
+    )
     return Page(kind="Audit", title=_title(record), summary=(_summary(record),), glance=(), sections=sections)
 
 
@@ -192,15 +199,6 @@ def _summary(record: LeakageRecord) -> str:
     return (
         "No attack succeeds significantly better on the released model than on a model that never saw "
         f"{', '.join(record.modalities)}. This shows no more than the intervals below."
-    )
-
-
-def _sections(record: LeakageRecord) -> tuple[PageSection, ...]:
-    reasons = (PageSection(id="reasons", title="Why it is refused", blocks=(Items(items=record.reasons),)),)
-    return (
-        *(reasons if record.reasons else ()),
-        PageSection(id="attacks", title="Attacks", blocks=tuple(_attacks(record))),
-        PageSection(id="utility", title="Utility on the retained modalities", blocks=tuple(_utility(record))),
     )
 
 

@@ -102,11 +102,7 @@ def certificate_page(statement: DeletionStatement, context: PageContext) -> Page
             guaranteed(predicate),
             limits(predicate),
             _check(predicate, context),
-            evidence(predicate.evidence, context.leakage),
-            utility(predicate.evidence, context.leakage),
-            weights(predicate),
-            *budget(predicate),
-            request(predicate, context.answered),
+            *_evidence(predicate, context.leakage, context.answered),
             copies(erasure, purge),
             *_since(context),
             origin(predicate),
@@ -128,15 +124,21 @@ def unsigned_page(predicate: Predicate, released: str, leakage: LeakageRecord | 
         sections=(
             guaranteed(predicate),
             limits(predicate),
-            evidence(predicate.evidence, leakage),
-            utility(predicate.evidence, leakage),
-            weights(predicate),
-            *budget(predicate),
-            request(predicate),
+            *_evidence(predicate, leakage),
             origin(predicate),
             PageSection(id="check", title="How to verify it", blocks=tuple(commands(predicate))),
         ),
     )
+
+
+def _evidence(
+    predicate: Predicate, leakage: LeakageRecord | None, answered: tuple[str, ...] = ()
+) -> Iterator[PageSection]:
+    yield evidence(predicate.evidence, leakage)
+    yield utility(predicate.evidence, leakage)
+    yield weights(predicate)
+    yield from budget(predicate)
+    yield request(predicate, answered)
 
 
 def _holds(standing: PageStatus | None) -> bool:

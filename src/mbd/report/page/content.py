@@ -176,8 +176,10 @@ class PageStatus(Record):
 
     @property
     def sentence(self) -> str:
-        """What the verdict means, and why it is that."""
-        return f"{self.rules.sentence} {begin_sentence(self.reason)}." if self.reason else self.rules.sentence
+        """What the verdict means, why it is that, and what to do."""
+        if self.verdict == "verified":
+            return self.rules.sentence
+        return f"{self.rules.sentence} {begin_sentence(self.reason)}. {self.rules.to_do}"
 
 
 class Page(Record):

@@ -78,7 +78,8 @@ def request(predicate: Predicate, answered: Sequence[str] = ()) -> PageSection:
     if requested.received:
         facts.append(Fact(name="received", value=day(requested.received)))
     if requested.due:
-        facts.append(Fact(name="due", value=day(requested.due) + _in_time(predicate)))
+        outcome = "met" if predicate.issued <= requested.due else "missed"
+        facts.append(Fact(name="due", value=f"{day(requested.due)}, {outcome}"))
     title = "Request and dates" if facts or answered else "Dates"
     facts += [
         Fact(name="issued", value=f"{predicate.issued:%Y-%m-%d %H:%M:%S} UTC"),
@@ -89,11 +90,6 @@ def request(predicate: Predicate, answered: Sequence[str] = ()) -> PageSection:
     if answered:
         facts.append(Fact(name="requests answered by it", value=", ".join(answered)))
     return PageSection(id="request", title=title, blocks=(Facts(facts=tuple(facts)),))
-
-
-def _in_time(predicate: Predicate) -> str:
-    due = predicate.request.due
-    return "" if due is None else ", met" if predicate.issued <= due else ", missed"
 
 
 def copies(claim: Erasure, purge: PurgeReport | None) -> PageSection:

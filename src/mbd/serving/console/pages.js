@@ -142,9 +142,11 @@ function filters(made, client, models = []) {
   return chosen;
 }
 
-function more(client, shown, next) {
-  if (!next || shown >= 1000) return null;
-  return h("p", {}, h("button", { type: "button", onclick: () => client.more(shown + PAGE) }, "Show more"));
+/** Put a list into its page, and a button below it while there is more. */
+function fill(made, client, content, next) {
+  const shown = client.shown || PAGE;
+  const more = h("p", {}, h("button", { type: "button", onclick: () => client.more(shown + PAGE) }, "Show more"));
+  made.querySelector('[data-slot="list"]').append(content, ...(next && shown < 1000 ? [more] : []));
 }
 
 export async function requests(client) {
@@ -158,8 +160,7 @@ export async function requests(client) {
   for (const name of ["model", "text"]) if (chosen[name]) query.set(name, chosen[name].trim());
   const found = await client.get(`/requests?${query}`);
   const nothing = Object.keys(chosen).length ? "No request matches." : "No request is open.";
-  made.querySelector('[data-slot="list"]').append(
-    requestTable(found.requests, nothing), ...[more(client, client.shown || PAGE, found.next)].filter(Boolean));
+  fill(made, client, requestTable(found.requests, nothing), found.next);
   return { title: "Requests", content: made };
 }
 
@@ -330,8 +331,7 @@ export async function certificates(client) {
   if (chosen.model) query.set("model", chosen.model);
   const found = await client.get(`/certificates?${query}`);
   const nothing = Object.keys(chosen).length ? "No certificate matches." : "No certificate has been published here.";
-  made.querySelector('[data-slot="list"]').append(
-    certificateTable(client, found.certificates, nothing), ...[more(client, client.shown || PAGE, found.next)].filter(Boolean));
+  fill(made, client, certificateTable(client, found.certificates, nothing), found.next);
   return { title: "Certificates", content: made };
 }
 
