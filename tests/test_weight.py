@@ -4,10 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.monitoring.golden_store import GOLDEN, GoldenStore
 from tests.weight import loaded_by
 
-MOST_LINES = 9_000
-GOLDEN = Path(__file__).parent / "golden" / "certificates" / "v1" / "exact"
+MOST_LINES = {"offline": 9_000, "with a store": 10_000}
 
 
 def test_the_verifier_loads_no_parameters_no_model_and_no_training() -> None:
@@ -16,10 +18,16 @@ def test_the_verifier_loads_no_parameters_no_model_and_no_training() -> None:
     assert not {"mbd.params", "mbd.model", "mbd.training", "mbd.features"} & set(loaded)
 
 
-def test_what_mbd_verify_loads_can_be_read_by_its_auditor() -> None:
-    trust = ("--trust", GOLDEN / "trust.json")
-    modules = loaded_by("verify", GOLDEN / "bundle", "--offline", "--model", GOLDEN / "model", *trust, codes=(0, 43))
+@pytest.mark.parametrize("how", MOST_LINES)
+def test_what_mbd_verify_loads_can_be_read_by_its_auditor(how: str, tmp_path: Path) -> None:
+    golden = GOLDEN / "exact"
+    source: tuple[object, ...] = (golden / "bundle", "--offline", "--trust", golden / "trust.json")
+    if how != "offline":
+        store = GoldenStore.open(tmp_path)
+        store.files("exact")
+        source = (f"{store.url}/certificates/{store.certificate('exact')}", "--trust", store.trust_file)
+    modules = loaded_by("verify", *source, "--model", golden / "model", codes=(0, 43))
     lines = sum(modules.values())
-    print(f"mbd verify: {lines:,} lines in {len(modules)} modules")
-    assert lines <= MOST_LINES
+    print(f"mbd verify {how}: {lines:,} lines in {len(modules)} modules")
+    assert lines <= MOST_LINES[how]
     assert not {"mbd.model", "mbd.training", "mbd.features"} & set(modules)

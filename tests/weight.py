@@ -7,7 +7,7 @@ The path of a command are the files in which one of its functions runs, in the o
 parameters, formats and stores.
 
 The commands run on the models of the tests: an exact deletion, a surgery, its attacks, and a certificate that is
-published in a folder.
+published in a folder. Then come the sizes of the golden certificates, and how many tests there are and assert wording.
 """
 
 import json
@@ -18,7 +18,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src"
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src"
 _LOADED = """
 import inspect, json, sys
 from pathlib import Path
@@ -89,6 +90,15 @@ def compare(revision: str) -> None:
         print(f"{change}   {old[0]:7,} in {old[1]:3} → {new[0]:,} in {new[1]}")
 
 
+def count_tests(mark: str) -> str:
+    """Return how many tests have a mark, of those that need no server."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-m", mark, "--ignore=tests/integration"]
+    done = subprocess.run(
+        [*command, "--ignore=tests/cluster"], capture_output=True, text=True, check=True, cwd=TESTS.parent
+    )
+    return done.stdout.splitlines()[-1]
+
+
 def main() -> None:
     """Print the table."""
     if len(sys.argv) > 1:
@@ -105,6 +115,11 @@ def main() -> None:
         print(f"{command:<8}  {len(modules):7}  {sum(modules.values()):7,}  {len(path):7}")
     for command, (_, path) in measured.items():
         print(f"\n{command}: {' → '.join(path)}")
+    sizes = [file.stat().st_size for file in TESTS.glob("golden/certificates/*/*/bundle/certificate.json")]
+    wording = sum(file.read_text().count("match=") for file in TESTS.rglob("*.py") if file != Path(__file__))
+    print(f"\ngolden certificates: {min(sizes):,} to {max(sizes):,} bytes")
+    print(f"make test: {count_tests('not slow')}\nmake test-all: {count_tests('slow')}")
+    print(f"errors asserted by their wording (match=): {wording}")
 
 
 def _measure(folder: Path) -> Mapping[str, tuple[Mapping[str, int], list[str]]]:

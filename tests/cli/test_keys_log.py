@@ -16,6 +16,7 @@ from mbd.log.append import append_leaf
 from mbd.log.checkpoint import Inclusion, leaf_of
 from mbd.log.tiles import Tile
 from mbd.storage import open_store
+from mbd.trust.keys import find_key
 from mbd.trust.trust_file import read_trust
 from tests.log.build import another_machine
 from tests.refusals import about
@@ -105,11 +106,11 @@ def test_another_machine_signs_the_log_after_it_was_said_that_it_is_the_first_ti
 
 
 def test_rotate_and_revoke(logged: list[Inclusion]) -> None:
-    old = read_trust(KEYS / "trust.json").find("signer")
+    old = find_key(read_trust(KEYS / "trust.json"), "signer")
     mbd("keys", "rotate", "signer", "--overlap-days", "2")
     output = mbd("keys", "revoke", old.id[:12], "--reason", "stolen", "--store", STORE).output
     assert "REVOKED" in output and "stolen" in output
-    revoked = read_trust(KEYS / "trust.json").find(old.id).revoked
+    revoked = find_key(read_trust(KEYS / "trust.json"), old.id).revoked
     assert revoked and revoked.log_size == len(logged)
     assert "by the log's time" in mbd("keys", "revoke", "signer", "--reason", "lost").output
     assert "mbd log repair" in mbd("keys", "revoke", "log", "--reason", "lost").output

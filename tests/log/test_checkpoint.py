@@ -12,7 +12,7 @@ from mbd.errors import UsageError, VerificationError
 from mbd.log.append import check_log_signer, sign_checkpoint
 from mbd.log.checkpoint import note_key_id, parse_note, verifier_key, verify_checkpoint
 from mbd.records import now
-from mbd.trust.keys import revoke_key, rotate_key
+from mbd.trust.keys import find_key, revoke_key, rotate_key
 from tests.trust.keys import Keys, keys_in, leaf
 
 ROOT = leaf(1)
@@ -31,7 +31,7 @@ def note(keys: Keys) -> str:
 def test_a_checkpoint_says_what_was_signed(keys: Keys, note: str) -> None:
     checkpoint = verify_checkpoint(note, keys.trust)
     assert (checkpoint.size, checkpoint.root, checkpoint.origin) == (42, ROOT, keys.trust.log_origin)
-    assert checkpoint.key == keys.trust.find("log")
+    assert checkpoint.key == find_key(keys.trust, "log")
     assert checkpoint.text == note
     origin = keys.trust.log_origin
     assert note.startswith(f"{origin}\n42\n{base64.b64encode(ROOT).decode()}\n\n— {origin} ")

@@ -12,7 +12,7 @@ import pytest
 from mbd.errors import UsageError
 from mbd.records import now
 from mbd.trust import keys
-from mbd.trust.keys import add_key, make_keys, revoke_key, rotate_key, set_threshold
+from mbd.trust.keys import add_key, find_key, make_keys, revoke_key, rotate_key, set_threshold
 from mbd.trust.public_keys import key_id, public_pem
 from mbd.trust.trust_file import may_sign, read_trust
 from tests.trust.keys import Keys, keys_in
@@ -59,9 +59,9 @@ def test_keys_that_are_there_are_kept_or_named(tmp_path: Path) -> None:
 
 def test_a_rotated_key_signs_no_more_and_what_it_signed_counts(tmp_path: Path) -> None:
     there = keys_in(tmp_path)
-    old = there.trust.find("signer")
+    old = find_key(there.trust, "signer")
     fresh = rotate_key(tmp_path, "signer", overlap=DAY)
-    old_now = there.trust.find(old.id)
+    old_now = find_key(there.trust, old.id)
     assert old_now.valid_until == fresh.valid_from + DAY
     assert fresh.id != old.id
     assert key_id(public_pem(there.signer())) == fresh.id == key_id((tmp_path / "signer.pub").read_text())
@@ -74,12 +74,12 @@ def test_a_rotated_key_signs_no_more_and_what_it_signed_counts(tmp_path: Path) -
 def test_a_revoked_key_keeps_its_reason_and_the_logs_size(tmp_path: Path) -> None:
     there = keys_in(tmp_path)
     revoked = revoke_key(tmp_path / "trust.json", "signer", "the laptop was stolen", 7)
-    assert there.trust.find(revoked.id).revoked == revoked.revoked
+    assert find_key(there.trust, revoked.id).revoked == revoked.revoked
     assert revoked.revoked and (revoked.revoked.reason, revoked.revoked.log_size) == ("the laptop was stolen", 7)
     with pytest.raises(UsageError, match="revoked already"):
         revoke_key(tmp_path / "trust.json", revoked.id, "again", None)
     fresh = rotate_key(tmp_path, "signer", overlap=DAY)
-    assert there.trust.find("signer") == fresh
+    assert find_key(there.trust, "signer") == fresh
 
 
 def test_keys_of_others_and_the_threshold(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_keys_of_others_and_the_threshold(tmp_path: Path) -> None:
         set_threshold(file, 2)
     added = add_key(file, public_pem(other.signer("bob")), "bob", "certificate")
     assert set_threshold(file, 2).threshold == read_trust(file).threshold == 2
-    assert read_trust(file).find("bob") == added
+    assert find_key(read_trust(file), "bob") == added
     with pytest.raises(UsageError, match="already"):
         add_key(file, public_pem(other.signer("bob")), "bob", "certificate")
 
@@ -125,7 +125,7 @@ def _whole(folder: Path) -> None:
     there = Keys(folder)
     for name in ("signer", "log"):
         identity = key_id(public_pem(there.signer(name)))
-        assert may_sign(there.trust.find(identity), now())
+        assert may_sign(find_key(there.trust, identity), now())
         assert key_id((folder / f"{name}.pub").read_text()) == identity
     assert not [path.name for path in folder.iterdir() if "partial" in path.name or ".next." in path.name]
 

@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mbd.errors import DataError, MbdError, UsageError
-from mbd.trust.trust_file import (
-    KeyRevocation,
-    Logged,
-    Trust,
-    TrustedKey,
-    explain_refusal,
-    read_trust,
-    trusted_key,
-    write_trust,
-)
+from mbd.trust.keys import find_key, trusted_key
+from mbd.trust.trust_file import KeyRevocation, Logged, Trust, TrustedKey, explain_refusal, read_trust, write_trust
 from tests.trust.keys import Keys, keys_in
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
@@ -108,11 +100,11 @@ def test_an_inconsistent_trust_file_is_refused(keys: Keys) -> None:
 
 def test_a_key_is_found_by_name_or_by_the_start_of_its_id(keys: Keys) -> None:
     trust = keys.trust
-    bob = trust.find("bob")
-    assert trust.find(bob.id[:8]) == bob
+    bob = find_key(trust, "bob")
+    assert find_key(trust, bob.id[:8]) == bob
     for unknown in ("eve", bob.id[:7], "ffffffffffff"):
         with pytest.raises(UsageError, match="no valid key"):
-            trust.find(unknown)
+            find_key(trust, unknown)
 
 
 def test_what_is_no_public_key_cannot_be_trusted() -> None:

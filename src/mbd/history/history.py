@@ -116,10 +116,6 @@ class ModelHistory:
         """The releases that are or were in force: registrations only if they were promoted."""
         return tuple(r for r in self.releases if isinstance(r, CertificateFacts) or r.promoted)
 
-    def latest(self, modality: str) -> CertificateFacts | None:
-        """Return the certificate of a modality's deletion that was logged last."""
-        return next((c for c in reversed(self.certificates) if modality in c.modalities), None)
-
     def audited(self, modality: str) -> CertificateFacts | None:
         """Return the certificate that an audit of a modality is about: that of the current release, if it goes without.
 
@@ -128,7 +124,7 @@ class ModelHistory:
         current = self.current
         if isinstance(current, CertificateFacts) and modality in current.revoked:
             return current
-        return self.latest(modality)
+        return next((c for c in reversed(self.certificates) if modality in c.modalities), None)
 
     def returned(self, inputs: Iterable[str]) -> tuple[str, ...]:
         """Return the revoked modalities among the inputs of a model of this name."""

@@ -20,7 +20,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from getpass import getpass
 from pathlib import Path
 
@@ -44,17 +44,8 @@ from mbd.params.operations import CertificateSettings
 from mbd.records import invalid, now
 from mbd.trust.commitments import new_lineage_key
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
-from mbd.trust.public_keys import key_id, public_pem
-from mbd.trust.trust_file import (
-    KeyRevocation,
-    Purpose,
-    Trust,
-    TrustedKey,
-    may_sign,
-    read_trust,
-    trusted_key,
-    write_trust,
-)
+from mbd.trust.public_keys import key_id, normal_pem, public_pem, schemes_of
+from mbd.trust.trust_file import KeyRevocation, Purpose, Trust, TrustedKey, may_sign, read_trust, write_trust
 
 FILE_SCHEME = "file"
 TRUST = "trust.json"
@@ -162,7 +153,7 @@ def _remote_signer(uri: str, name: str, trust: Trust | None) -> Signer:
     scheme = uri.partition(":")[0]
     if trust is None:
         raise UsageError("a KMS or HSM key needs the trust file, which holds its public key", value=uri)
-    key = trust.find(name)
+    key = find_key(trust, name)
     try:
         return Signer.from_priv_key_uri(uri, library_key(key.public, key.scheme), ask_secret)
     except UnsupportedLibraryError as error:
@@ -185,6 +176,32 @@ def _remote_signer(uri: str, name: str, trust: Trust | None) -> Signer:
 def library_key(pem: str, scheme: str) -> SSlibKey:
     """Return a public key as `securesystemslib` uses it."""
     return SSlibKey.from_crypto(load_pem_public_key(pem.encode()), keyid=key_id(pem), scheme=scheme)
+
+
+def find_key(trust: Trust, name_or_id: str) -> TrustedKey:
+    """Return the key of this id (or its start), or the one key of this holder that still signs."""
+    keys = [key for key in trust.keys if len(name_or_id) >= 8 and key.id.startswith(name_or_id)]
+    keys = keys or [key for key in trust.keys if key.name == name_or_id and may_sign(key, now())]
+    if len(keys) != 1:
+        raise UsageError(
+            "no valid key has this name or id" if not keys else f"{len(keys)} keys match this name or id",
+            value=name_or_id,
+            hint="`mbd keys list` shows names and ids; give a name or at least 8 letters of an id",
+        )
+    return keys[0]
+
+
+def trusted_key(pem: str, name: str, purpose: Purpose, valid_from: datetime, scheme: str | None = None) -> TrustedKey:
+    """Return a key to be trusted; UsageError if it is not a public key that can be trusted."""
+    try:
+        pem = normal_pem(pem)
+        scheme = scheme or schemes_of(pem)[0]
+        return TrustedKey(id=key_id(pem), name=name, purpose=purpose, scheme=scheme, public=pem, valid_from=valid_from)
+    except ValueError as error:
+        raise UsageError(
+            f"this public key cannot be trusted: {error}",
+            hint="give a PEM file (SubjectPublicKeyInfo) with an Ed25519, ECDSA or RSA key; a log needs Ed25519",
+        ) from error
 
 
 # A folder of keys
@@ -252,7 +269,7 @@ def revoke_key(file: Path, name_or_id: str, reason: str, log_size: int | None) -
     """Trust a key no longer; `log_size`: entries of the log before this one were made in time."""
     with _editing(file.parent):
         trust = read_trust(file)
-        key = trust.find(name_or_id)
+        key = find_key(trust, name_or_id)
         if key.revoked is not None:
             raise UsageError("this key is revoked already", value=key.id[:12])
         revocation = KeyRevocation(at=now(), reason=reason, log_size=log_size)

@@ -21,7 +21,6 @@ changed once an older checkpoint is known elsewhere (`mbd log check --since`).
 """
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -32,7 +31,7 @@ from pydantic import Field, model_validator
 
 from mbd.errors import DataError, UsageError
 from mbd.files import canonical_digest, to_json, write_file
-from mbd.records import Line, Record, Time, now
+from mbd.records import Line, Record, Time
 from mbd.trust.public_keys import key_id, normal_pem, raw_ed25519, schemes_of
 
 CLOCKS_DIFFER_BY = timedelta(minutes=5)
@@ -118,12 +117,6 @@ class Trust(Record):
         """Return the keys of a purpose, revoked and expired ones too."""
         return tuple(key for key in self.keys if key.purpose == purpose)
 
-    def find(self, name_or_id: str) -> TrustedKey:
-        """Return the key of this id (or its start), or the one key of this holder that still signs."""
-        if len(name_or_id) >= 8 and (candidates := [key for key in self.keys if key.id.startswith(name_or_id)]):
-            return _only(candidates, name_or_id)
-        return _only([key for key in self.keys if key.name == name_or_id and may_sign(key, now())], name_or_id)
-
     def as_if_none_revoked(self) -> Self:
         """Return this trust without its revocations, to look at what was signed before them."""
         return self.model_copy(update={"keys": tuple(key.model_copy(update={"revoked": None}) for key in self.keys)})
@@ -152,19 +145,6 @@ class Logged:
     """place in the log"""
     time: datetime
     """of the checkpoint that proves it"""
-
-
-def trusted_key(pem: str, name: str, purpose: Purpose, valid_from: datetime, scheme: str | None = None) -> TrustedKey:
-    """Return a key to be trusted; UsageError if it is not a public key that can be trusted."""
-    try:
-        pem = normal_pem(pem)
-        scheme = scheme or schemes_of(pem)[0]
-        return TrustedKey(id=key_id(pem), name=name, purpose=purpose, scheme=scheme, public=pem, valid_from=valid_from)
-    except ValueError as error:
-        raise UsageError(
-            f"this public key cannot be trusted: {error}",
-            hint="give a PEM file (SubjectPublicKeyInfo) with an Ed25519, ECDSA or RSA key; a log needs Ed25519",
-        ) from error
 
 
 def may_sign(key: TrustedKey, at: datetime) -> bool:
@@ -230,14 +210,3 @@ def write_trust(file: Path, trust: Trust) -> None:
 def _text(trust: Trust) -> str:
     plain = trust.to_plain()
     return to_json({"trust": plain, "sha256": trust.digest})
-
-
-def _only(candidates: Iterable[TrustedKey], name_or_id: str) -> TrustedKey:
-    keys = list(candidates)
-    if len(keys) != 1:
-        raise UsageError(
-            "no valid key has this name or id" if not keys else f"{len(keys)} keys match this name or id",
-            value=name_or_id,
-            hint="`mbd keys list` shows names and ids; give a name or at least 8 letters of an id",
-        )
-    return keys[0]

@@ -24,7 +24,7 @@ from mbd.records import now
 from mbd.storage import open_store
 from mbd.tensors import open_tensors, save_tensors
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
-from mbd.trust.keys import load_signer, make_keys
+from mbd.trust.keys import find_key, load_signer, make_keys
 from mbd.trust.trust_file import KeyRevocation, Trust, read_trust, write_trust
 from mbd.verifier.arithmetic import BUDGET
 from mbd.verifier.bundle import Bundle
@@ -125,7 +125,7 @@ def payload_changed_after_signing(golden_store: Workshop, name: str) -> None:
 @fault
 def signed_by_one_of_two(golden_store: Workshop, name: str) -> None:
     make_keys(golden_store.authority.folder / "second", "second")
-    key = read_trust(golden_store.authority.folder / "second" / "trust.json").find("second")
+    key = find_key(read_trust(golden_store.authority.folder / "second" / "trust.json"), "second")
     folder = golden_store.case(name, SIGNATURES, "two holders have to sign, and one has", decision="not verified")
     golden_store.trusting(
         folder, lambda trust: Trust.model_validate(trust.with_key(key).model_dump() | {"threshold": 2})
