@@ -30,6 +30,7 @@ Runner = Literal["subprocess", "docker"]
 LOG = "run.log"
 _FEATURES = ".features-"
 _LAST_LINES = 15
+_INDENT = "    "
 _COLOUR = re.compile(r"\x1b\[\d+m")
 _OF_KFP = re.compile(r"^( *[\]\[{}\"]| {5,}|\[KFP Executor|Found image|Pulling image|Image pull)")
 """executor inputs as JSON, and messages, among the lines of a task"""
@@ -43,7 +44,8 @@ class TaskOutput(io.StringIO):
     def __init__(self, log: TextIO, shown: TextIO) -> None:
         super().__init__()
         self.log, self.shown = log, shown
-        self.rest, self.in_task, self.in_headline, self.recent = "", False, False, list[str]()
+        self.rest, self.indent, self.in_task, self.in_headline = "", _INDENT, False, False
+        self.has_headline, self.hidden = False, list[str]()
 
     def write(self, text: str) -> int:
         """Take text, in pieces of any size."""
@@ -58,19 +60,24 @@ class TaskOutput(io.StringIO):
 
     def _take(self, line: str) -> None:
         self.log.write(f"{line}\n")  # kfp has put a print of its own in place of the builtin
-        own = line.removeprefix("    ")
+        if executor := re.match(r"( +)\[KFP Executor", line):
+            self.indent = executor[1]  # deeper in what runs beside other tasks
+        own = line.removeprefix(self.indent)
         if task := re.search(r" - INFO - Executing task '(.+)'$", line):
             self._show(f"== {task[1]}")
-            self.in_task, self.in_headline, self.recent = True, True, []
+            self.indent, self.in_task, self.in_headline, self.has_headline, self.hidden = _INDENT, True, True, False, []
         elif " finished with status " in line:
-            if line.endswith("FAILURE"):
-                self._show("\n".join(self.recent[-_LAST_LINES:]))
+            if line.endswith("FAILURE") and self.hidden:
+                self._show("\n".join(self.hidden[-_LAST_LINES:]))
             self.in_task = False
         elif self.in_task and (own != line or not line) and not _OF_KFP.match(own):
-            self.in_headline = self.in_headline and bool(own.strip() or not self.recent)
-            self.recent += [own] if own.strip() else []
-            if own.strip() and (self.in_headline or own.startswith("warning: ")):
+            if not own.strip():
+                self.in_headline = self.in_headline and not self.has_headline
+            elif self.in_headline or own.startswith("warning: "):
+                self.has_headline = True
                 self._show(own)
+            else:
+                self.hidden.append(own)
 
 
 class StepFailedError(MbdError):
@@ -109,7 +116,7 @@ def run_pipeline(
                 build(name, once)(**arguments)
         except RuntimeError as error:
             raise StepFailedError(
-                str(error),
+                _COLOUR.sub("", str(error)),
                 file=root / LOG,
                 hint="the step's own message is above; correct what it names and run the pipeline again",
             ) from error

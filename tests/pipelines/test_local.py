@@ -203,8 +203,9 @@ def test_a_purge_in_the_pipeline_is_complete_and_names_what_the_metadata_store_s
 def test_there_is_nothing_to_delete_from_where_no_model_is_registered(tmp_path: Path) -> None:
     left = tmp_path / "kfp" / ".features-4194305-killed"  # no process has a number that high
     left.mkdir(parents=True)
-    done = run("pipeline", "run", "delete", "--root", str(tmp_path / "kfp"))
-    assert isinstance(done.exception, StepFailedError)
+    mounted = ("platform.trust_config=mbd-trust", "platform.state_claim=mbd-state")  # on a cluster, and not here
+    done = run("pipeline", "run", "delete", "--root", str(tmp_path / "kfp"), settings=mounted)
+    assert isinstance(done.exception, StepFailedError) and "\x1b" not in done.exception.problem
     assert done.exception.exit_code == 1
     assert "fetch" in done.exception.problem
     assert "the log has no release of this model yet" in done.output
@@ -233,6 +234,13 @@ KFP = """02:39:20.227 - INFO - Running pipeline: \x1b[95m'mbd-train'\x1b[0m
 
     mbd.errors.DataError: there is no such file
 02:39:25.700 - ERROR - Task \x1b[96m'train'\x1b[0m finished with status \x1b[91mFAILURE\x1b[0m
+02:39:25.800 - INFO - Executing task \x1b[96m'register'\x1b[0m
+            [KFP Executor 2026-11-19 02:39:25,850 INFO]: Got executor_input:
+            {
+                "inputs": {}
+            }
+            error: there is no such model
+02:39:25.900 - ERROR - Task \x1b[96m'register'\x1b[0m finished with status \x1b[91mFAILURE\x1b[0m
 """
 
 
@@ -244,5 +252,7 @@ def test_people_see_tasks_headlines_warnings_and_failures_and_the_log_has_everyt
         output.write(KFP[start : start + size])
     first, _, failed = shown.getvalue().partition("== train\n")
     assert first == "== features\nmosi: regression, text 12, audio 6\nwarning: 3 rows were left out\n"
+    failed, _, beside = failed.partition("== register\n")
     assert failed.endswith("mbd.errors.DataError: there is no such file\n")
+    assert beside == "error: there is no such model\n"
     assert len(log.getvalue().splitlines()) == len(KFP.splitlines()) and "\x1b" not in log.getvalue()

@@ -92,6 +92,9 @@ def run(
     network: str,
 ) -> None:
     """Run a pipeline on this machine; `train` and `delete` sign with a key that is made here if there is none."""
+    from mbd.params.resolve import on_one_machine
+
+    params = on_one_machine(params)
     given = _pipelines("arguments").given(name, params, modalities, subjects, arguments)
     if name in _SIGNING and not Path(params.certificate.trust).exists():
         from mbd.trust.keys import make_keys

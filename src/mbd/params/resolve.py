@@ -120,6 +120,11 @@ def in_container(params: Params) -> Params:
     return changed
 
 
+def on_one_machine(params: Params) -> Params:
+    """Return the parameters without what is mounted on a cluster: every path is the one of this machine."""
+    return params.model_copy(update={"platform": params.platform.model_copy(update=dict.fromkeys(MOUNTED))})
+
+
 def _with(settings: S, path: list[str], value: object) -> S:
     name, *below = path
     return settings.model_copy(update={name: _with(getattr(settings, name), below, value) if below else value})
