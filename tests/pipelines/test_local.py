@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from mbd.cli import group
 from mbd.files import read_json, sha256_file
 from mbd.shredding.keys import KeyDestroyedError
-from pipelines.local import StepFailedError, TaskOutput
+from pipelines.local import LOG, StepFailedError, TaskOutput
 from tests.digests import path_digest
 from tests.pipelines.small import as_options, only_run
 from tests.quick_mbd import quick_tasks
@@ -137,7 +137,7 @@ def test_a_deletion_starts_at_the_current_model_trains_nothing_and_ends_as_the_c
     shown = json.loads(run("models", "show", "sentiment", "--trust", "build/keys/trust.json", "--json").output)
     assert (shown["current"]["release"], shown["revoked"]) == (certificate, ["audio"])
     assert [file.name for file in (outputs / "purge" / "proof").iterdir()] == ["report.md"]  # it was not requested
-    assert not [path for path in (tmp_path / "kfp").iterdir() if path != outputs]  # no feature data is left
+    assert {*(tmp_path / "kfp").iterdir()} == {outputs, tmp_path / "kfp" / LOG}  # no feature data is left
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_with_shredding_no_artifact_is_plain_and_none_can_be_read_when_the_key_i
     assert len(old) > 20 and len(audio) > 20
     registered = [f"build/store/objects/sha256/{sha256_file(plain / 'train' / 'model.safetensors')}"]
     assert [str(file.relative_to(production)) for file in files_with(tmp_path, old | audio)] == registered
-    assert not [path for path in root.iterdir() if path != outputs]
+    assert {*root.iterdir()} == {outputs, root / LOG}
 
     destroyed = run("shred", "destroy", "--modality", "audio", "--reason", "request 17", "--yes")
     assert destroyed.output.count("DESTROYED") == 2, destroyed.output  # of features and of models
