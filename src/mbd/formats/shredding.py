@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from pydantic import AwareDatetime
 
+from mbd.files import sha256_file
 from mbd.formats.statement import DestroyedKey, KeyKind, ShreddingFacts
 from mbd.records import Digest, Line, Record
 
@@ -98,5 +99,5 @@ def facts_of(folder: Path, keys: tuple[KeyEntry, ...]) -> ShreddingFacts | None:
     return ShreddingFacts(
         destroyed=tuple(DestroyedKey(id=k.id, kind=k.name.kind, modality=k.name.modality, at=at) for k, at in gone),
         whole=len(gone) == len(keys),
-        record=hashlib.sha256((folder / RECORD).read_bytes()).hexdigest(),
+        record=sha256_file(folder / RECORD),
     )

@@ -5,17 +5,16 @@ names has a folder there (`platform.state_path` …). :data:`MOUNTED` says which
 has been set to something else stays.
 """
 
-import hashlib
 import math
 from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
-import rfc8785
 import yaml
 from pydantic import BaseModel
 
+from mbd.files import canonical_digest
 from mbd.params.base import Settings
 from mbd.params.deletion import AttacksSettings, DeletionSettings
 from mbd.params.features import FeaturesSettings
@@ -63,7 +62,7 @@ def load_params(file: Path | None = None, settings: Iterable[str] = ()) -> Param
 
 def params_digest(section: BaseModel) -> str:
     """Return the SHA-256 of the canonical JSON of `section`."""
-    return hashlib.sha256(rfc8785.dumps(section.model_dump(mode="json"))).hexdigest()
+    return canonical_digest(section.model_dump(mode="json"))
 
 
 def to_yaml(section: BaseModel, indent: int = 0) -> str:
