@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import yaml
 from pydantic import BaseModel
@@ -84,8 +84,6 @@ def to_yaml(section: BaseModel, indent: int = 0) -> str:
     return "\n".join(lines) + "\n"
 
 
-S = TypeVar("S", bound=Settings)
-
 MOUNTED = {
     "state_claim": {
         "deletion.ledgers": "{state_path}",
@@ -109,21 +107,16 @@ _PLAIN = "features.source.media.cache"
 
 def in_container(params: Params) -> Params:
     """Return the parameters with every default path to something mounted as it is in a container."""
-    defaults, paths, changed = Params(), params.platform.model_dump(), params
+    defaults, paths, changes = Params(), params.platform.model_dump(), dict[str, Any]()
     for source, parameters in MOUNTED.items():
         for key, path in parameters.items():
             default, kept = attrgetter(key)(defaults), key == _PLAIN and params.shredding.enabled
             if paths[source] and attrgetter(key)(params) == default and not kept:
                 value = path.format(**paths)
-                changed = _with(changed, key.split("."), (value,) if isinstance(default, tuple) else value)
-    return changed
+                changes[key] = (value,) if isinstance(default, tuple) else value
+    return params.having(changes)
 
 
 def on_one_machine(params: Params) -> Params:
     """Return the parameters without what is mounted on a cluster: every path is the one of this machine."""
-    return params.model_copy(update={"platform": params.platform.model_copy(update=dict.fromkeys(MOUNTED))})
-
-
-def _with(settings: S, path: list[str], value: object) -> S:
-    name, *below = path
-    return settings.model_copy(update={name: _with(getattr(settings, name), below, value) if below else value})
+    return params.having({f"platform.{source}": None for source in MOUNTED})
