@@ -19,6 +19,7 @@ from mbd.formats.statement import ReinstatementStatement, subjects_of
 from mbd.history.entries import read_entry
 from mbd.history.history import History
 from mbd.history.replay import cache_file, read_history
+from mbd.history.state import status_in
 from mbd.log.check import adopt_log
 from mbd.log.tiles import CHECKPOINT
 from mbd.params import load_params
@@ -117,7 +118,11 @@ def test_a_deletion_that_was_inherited_is_in_doubt_with_the_certificate_of_it(
     assert (model.start.digest == registered) is not proven  # from which both are deleted again, and attacked
     assert history.shows(certificates[1], predicate.model, ["visual"]) is proven
     assert model.revoked == {"audio", "visual"}
+    states = [status_in(history, history.certificates[digest], now()) for digest in certificates]
+    in_doubt = states[1 - disowned]
+    assert in_doubt.decision == ("not verified" if not proven else "verified")
     if not proven:
+        assert certificates[disowned][:16] in in_doubt.reason
         again = golden_store.certificate(
             deleted=later.model_copy(update={"modalities": ("audio", "visual")}), structure=structure
         )

@@ -289,7 +289,8 @@ class History:
         return replace(
             model,
             current=next((r for r in reversed(in_force) if not model.problem(r)), None),
-            lost=model.lost_deletions(self.reinstated, withdrawn),
+            lost=model.lost_deletions(self.reinstated, withdrawn)
+            | dict.fromkeys(unproven, "it is not known whether it has a deletion that its lineage has lost"),
         )
 
     def _unproven(self, certificates: Iterable[CertificateFacts]) -> dict[str, str]:

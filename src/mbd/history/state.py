@@ -4,7 +4,7 @@
     superseded    another certificate has replaced it
     refuted       the gate refused a later audit of its model
     outdated      its model takes a modality that is revoked for the model's name, or has seen recordings that were
-                  deleted for a person since
+                  deleted for a person since; or a certificate is in doubt with another one of its lineage
     unknown       the log cannot be read completely, and what is missing could be about it
     overdue       the date of the next audit has passed, and no audit has set a later one
     valid         none of these

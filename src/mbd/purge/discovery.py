@@ -42,6 +42,7 @@ from mbd.formats.statement import DeletionStatement
 from mbd.history.entries import CertificateEntry, InvalidCertificate, read_entries
 from mbd.history.replay import read_history
 from mbd.purge.contents import tensor_digests
+from mbd.purge.history import MALFORMED
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
@@ -126,13 +127,10 @@ def snapshots(workspace: Workspace, modalities: Iterable[str]) -> Iterator[Targe
 def imported_from(workspace: Workspace, targets: Targets) -> Iterator[Target]:
     """Yield the files that `mbd import` has made weights among the targets from, by the records of the step."""
     for record in _json_files(workspace, STEP_FILE):
-        try:
-            step, made = record["step"], record["outputs"]["files"].values()
-            source = record["inputs"]["weights"]["digest"] if step == "import" else None
-        except (KeyError, TypeError, AttributeError):
-            continue
-        if source and any(targets.by_sha256(digest) for digest in made):
-            yield Target(sha256=source, what="export")
+        with suppress(*MALFORMED):
+            made = record["outputs"]["files"].values() if record["step"] == "import" else ()
+            if any(targets.by_sha256(digest) for digest in made):
+                yield Target(sha256=record["inputs"]["weights"]["digest"], what="export")
 
 
 def complete(
@@ -174,11 +172,9 @@ def _tensors_that_saw(workspace: Workspace, modalities: set[str]) -> dict[str, s
     """Return the tensors that have seen one of these modalities, by the SHA-256 of the weights."""
     seen = dict[str, set[str]]()
     for record in _records(workspace, MODEL):
-        try:
+        with suppress(*MALFORMED):
             names = {name for name, tensor in record["tensors"].items() if modalities.intersection(tensor["sees"])}
             seen[str(record["sha256"])] = names
-        except (KeyError, TypeError, AttributeError):
-            continue
     return seen
 
 
@@ -266,11 +262,10 @@ def _records(workspace: Workspace, name: str) -> Iterator[Any]:
 
 
 def _parse_manifest(record: Any) -> FeatureFiles | None:  # noqa: ANN401 -- any JSON
-    try:
+    with suppress(*MALFORMED):
         files = {path: digest for split in record["splits"].values() for path, digest in split["files"].items()}
         return FeatureFiles(str(record["name"]), files)
-    except (KeyError, TypeError, AttributeError):
-        return None
+    return None
 
 
 def needed_by_others(
@@ -331,16 +326,11 @@ def published_models(store: Store, trust: Trust, at: datetime) -> Iterator[tuple
 
 def _needs(record: dict[str, Any], targets: Targets) -> Iterator[tuple[str, str]]:
     """Yield the digests of the targets that a model needs, each with the digest of its weights."""
-    try:
+    with suppress(*MALFORMED):
         weights, taken = record["sha256"], set(record["modalities"]) - set(record["revoked"])
-        files = record["data"]["files"].items()
-    except (KeyError, TypeError, AttributeError):
-        return
-    if targets.by_sha256(weights):
-        return
-    for name, sha256 in files:
-        if PurePosixPath(name).stem in taken and targets.by_sha256(sha256):
-            yield sha256, weights
+        for name, sha256 in record["data"]["files"].items() if not targets.by_sha256(weights) else ():
+            if PurePosixPath(name).stem in taken and targets.by_sha256(sha256):
+                yield sha256, weights
 
 
 def _models(workspace: Workspace) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -38,6 +39,8 @@ _REWRITE = (
 _TEXT = 256
 """bytes of an object that is too small to hold a model"""
 _DIRECTORY = ".dir"
+MALFORMED = (KeyError, TypeError, AttributeError, ValueError)
+"""errors at a JSON file that is no record of a step"""
 WORKSPACE = "workspace"
 
 
@@ -144,11 +147,9 @@ class GitHistory:
 
     def _json(self, md5: str) -> Any:  # noqa: ANN401 -- any JSON
         if md5 not in self._objects:
-            content = self._read_object(md5)
-            try:
-                self._objects[md5] = json.loads(content) if content else None
-            except ValueError:
-                self._objects[md5] = None
+            self._objects[md5] = None
+            with suppress(ValueError):
+                self._objects[md5] = json.loads(self._read_object(md5) or b"null")
         return self._objects[md5]
 
     def _git(self, *arguments: str) -> list[str]:
@@ -192,8 +193,7 @@ class GitObjects:
         for name, content in read_objects(self.root, blobs):
             if target := targets.by_sha256(hashlib.sha256(content).hexdigest()):
                 yield copy_of(target, name, len(content))
-                continue
-            if held := held_in(BytesIO(content), f"object {name}", targets, report_obstacle):
+            elif held := held_in(BytesIO(content), f"object {name}", targets, report_obstacle):
                 yield copy_of(held.target, name, len(content))
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
@@ -214,10 +214,9 @@ def is_pointer(path: str) -> bool:
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with suppress(OSError):
         return path.read_bytes()
-    except OSError:
-        return b""
+    return b""
 
 
 def _outputs(content: bytes) -> Iterator[dict[str, Any]]:
@@ -237,7 +236,7 @@ def _outputs(content: bytes) -> Iterator[dict[str, Any]]:
 
 def _recorded_digests(file: str, record: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 -- any JSON
     """Yield name and SHA-256 of the files that a record lists."""
-    try:
+    with suppress(*MALFORMED):
         if file == STEP_FILE:
             yield from record["outputs"]["files"].items()
         elif file == MODEL:
@@ -245,5 +244,3 @@ def _recorded_digests(file: str, record: Any) -> Iterator[tuple[str, str]]:  # n
         else:
             for split in record["splits"].values():
                 yield from split["files"].items()
-    except (KeyError, TypeError, AttributeError):
-        return
