@@ -149,7 +149,7 @@ def _packages() -> Iterator[str]:
     sys.path.insert(0, str(HERE.parent))  # the rule is a part of the tests, not of the package
     from tests.test_architecture import LAYERS, NEIGHBOURS, SOURCE, TOOLS, WITHOUT_TORCH  # noqa: PLC0415
 
-    yield "| level | package | what it is | never imports torch |\n| --- | --- | --- | --- |"
+    yield "| level | package | what it is | never imports torch |\n| ---: | --- | --- | :---: |"
     for level, names in enumerate(LAYERS, 1):
         for name in sorted(names):
             about = (ast.get_docstring(ast.parse((SOURCE / name / "__init__.py").read_text())) or "").splitlines()[0]
