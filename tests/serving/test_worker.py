@@ -20,9 +20,9 @@ from mbd.production.request_store import RequestStore
 from mbd.serving.app import create_app
 from mbd.serving.inference.releases import ReleaseLog
 from mbd.serving.inference.served import Release
+from mbd.serving.server import WorkerProcess
 from mbd.serving.service import Service
 from mbd.serving.tokens import TokenFile
-from mbd.serving.worker_process import WorkerProcess
 from mbd.steps import verify
 from tests.integration.servers.process import answers
 from tests.production.registering import NAME, Production

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mbd.cli.options import repeated
-from mbd.serving.worker_process import WorkerProcess
+from mbd.serving.server import WorkerProcess
 from tests.serving.site import Site
 from tests.serving.waiting import wait_until
 

@@ -98,7 +98,7 @@ def test_attacking_until_it_passes_is_counted(model_workspace: Path, tmp_path: P
         assert record.earlier
         found.append((record.earlier.audits, record.earlier.refused))
     assert found == [(0, 0), (1, 0), (2, 1), (0, 0)]
-    assert "2 earlier audits" in (tmp_path / "folder-2" / "leakage" / "report.md").read_text()
+    assert "are recorded: 2, of which refused: 1" in (tmp_path / "folder-2" / "leakage" / "report.md").read_text()
 
 
 def test_figures_are_left_out_on_request_and_a_history_that_cannot_be_kept_is_said(

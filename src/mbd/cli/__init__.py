@@ -41,6 +41,7 @@ _MODULES = dict.fromkeys(_STEPS, "steps") | {
     "init": "show",
     "params": "show",
     "doctor": "show",
+    "deploy": "pipeline",
     "exporter": "serve",
 }
 """modules with several commands, called `NAME_command`; others have the name of their command, called `command`"""

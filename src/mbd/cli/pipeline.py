@@ -1,4 +1,4 @@
-"""`mbd pipeline`."""
+"""What runs on Kubeflow: `mbd pipeline` and `mbd deploy`."""
 
 import sys
 from dataclasses import asdict
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.options import FOLDER, CommandGroup, print_result, suggest, with_params, with_params_only
+from mbd.cli import options
+from mbd.cli.options import CommandGroup, print_result, suggest, with_params, with_params_only
 from mbd.errors import MbdError, UsageError
 
 if TYPE_CHECKING:
@@ -19,19 +20,14 @@ if TYPE_CHECKING:
 _SIGNING = ("train", "delete")
 _POLL_SECONDS = 5
 _NAME = click.argument("name", metavar="NAME")
-_MODALITY = click.option(
-    "--modality", "modalities", multiple=True, metavar="MODALITY", help="Modality to delete; repeatable."
-)
-_SUBJECT = click.option(
+_MODALITY = options.several("--modality", "modalities", "MODALITY", "Modality to delete; repeatable.")
+_SUBJECT = options.several(
     "--subject",
     "subjects",
-    multiple=True,
-    metavar="REFERENCE",
-    help="Delete it of this person only: the pseudonym in their request (`mbd request show`), no id; repeatable.",
+    "REFERENCE",
+    "Delete it of this person only: the pseudonym in their request (`mbd request show`), no id; repeatable.",
 )
-_ARGUMENT = click.option(
-    "--argument", "arguments", multiple=True, metavar="KEY=JSON", help="Argument of the pipeline; repeatable."
-)
+_ARGUMENT = options.several("--argument", "arguments", "KEY=JSON", "Argument of the pipeline; repeatable.")
 
 
 @click.group(cls=CommandGroup)
@@ -58,7 +54,9 @@ def _pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
 
 @command.command("compile")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
-@click.option("--out", type=FOLDER, default="pipelines", show_default=True, help="Folder to write NAME.yaml to.")
+@click.option(
+    "--out", type=options.FOLDER, default="pipelines", show_default=True, help="Folder to write NAME.yaml to."
+)
 @with_params
 def compile_command(params: "Params", names: tuple[str, ...], out: Path) -> None:
     """Write pipelines (default: all) as the YAML that Kubeflow takes."""
@@ -78,24 +76,17 @@ def compile_command(params: "Params", names: tuple[str, ...], out: Path) -> None
     show_default=True,
     help="Each step a process, or a container of platform.image.",
 )
-@click.option("--root", type=FOLDER, default="build/kfp", show_default=True, help="Folder for the steps' outputs.")
+@click.option(
+    "--root", type=options.FOLDER, default="build/kfp", show_default=True, help="Folder for the steps' outputs."
+)
 @click.option("--network", default="none", show_default=True, help="Docker network of the containers.")
 @with_params_only
-def run(
-    params: "Params",
-    name: str,
-    modalities: tuple[str, ...],
-    subjects: tuple[str, ...],
-    arguments: tuple[str, ...],
-    runner: str,
-    root: Path,
-    network: str,
-) -> None:
+def run(params: "Params", name: str, runner: str, root: Path, network: str, **asked: tuple[str, ...]) -> None:
     """Run a pipeline on this machine; `train` and `delete` sign with a key that is made here if there is none."""
     from mbd.params.resolve import on_one_machine
 
     params = on_one_machine(params)
-    given = _pipelines("arguments").given(name, params, modalities, subjects, arguments)
+    given = _pipelines("arguments").given(name, params, **asked)
     if name in _SIGNING and not Path(params.certificate.trust).exists():
         from mbd.trust.keys import make_keys
 
@@ -110,7 +101,7 @@ def run(
 
 
 _TITLE = click.option("--title", help="Name of the run or schedule [default: made from pipeline and arguments].")
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
+_DRY_RUN = options.flag("--dry-run", "Print what would be sent, and send nothing.")
 
 
 @command.command()
@@ -137,7 +128,7 @@ def submit(params: "Params", name: str, title: str | None, dry_run: bool, **aske
 @_ARGUMENT
 @_TITLE
 @click.option("--cron", help="When: five fields as in crontab, or six with the second first.")
-@click.option("--disable", is_flag=True, help="Stop the schedule of this name instead.")
+@options.flag("--disable", "Stop the schedule of this name instead.")
 @_DRY_RUN
 @with_params
 def schedule(
@@ -145,6 +136,7 @@ def schedule(
     name: str,
     title: str | None,
     cron: str | None,
+    *,
     disable: bool,
     dry_run: bool,
     **asked: tuple[str, ...],
@@ -166,8 +158,8 @@ def schedule(
 
 @command.command()
 @click.argument("run", required=False, metavar="[RUN]")
-@click.option("--watch", is_flag=True, help="Follow the run until it ends; exit code 1 if it fails.")
-@click.option("--logs", is_flag=True, help="Also print the logs of the tasks that failed.")
+@options.flag("--watch", "Follow the run until it ends; exit code 1 if it fails.")
+@options.flag("--logs", "Also print the logs of the tasks that failed.")
 @with_params
 def status(params: "Params", run: str | None, watch: bool, logs: bool) -> None:
     """List runs and schedules of the experiment, or the tasks of one run (its name or id), with why a task failed."""
@@ -232,3 +224,25 @@ def _send(
         lines.append(f"the schedule before is disabled, and stays until its run has ended: {', '.join(unfinished)}")
         lines.append("the same command removes it then")
     print_result(result, "\n".join(lines))
+
+
+@click.group("deploy", cls=CommandGroup)
+def deploy_command() -> None:
+    """Everything that a namespace beside Kubeflow needs, as manifests for Kubernetes."""
+
+
+@deploy_command.command()
+@options.path(
+    "--values", "What is no parameter (`mbd init --kubeflow` writes it).", default="values.yaml", show_default=True
+)
+@with_params_only
+def render(params: "Params", values: Path) -> None:
+    """Print the manifests, for `kubectl apply --filename -`, of the values and of the parameters of the pipelines."""
+    import yaml
+
+    from mbd.deployment.manifests import render as rendered
+    from mbd.deployment.values import read_values
+
+    if "@sha256:" not in params.platform.image:
+        click.echo(f"warning: platform.image={params.platform.image} is not pinned by digest (NAME@sha256:…)", err=True)
+    click.echo(yaml.safe_dump_all(rendered(read_values(values), params), sort_keys=False), nl=False)

@@ -11,8 +11,8 @@ from mbd.cli.options import CommandGroup, existing_store, given, print_result, r
 if TYPE_CHECKING:
     from mbd.formats.access import AccessToken, Role
     from mbd.params import Params
+    from mbd.serving.server import WorkerProcess
     from mbd.serving.tokens import TokenFile
-    from mbd.serving.worker_process import WorkerProcess
 
 
 _ADDRESS = click.option(
@@ -70,7 +70,7 @@ def command(
 
 def _worker(store: str | None) -> "WorkerProcess":
     """Return the worker with the store, data, model and parameters of this command, as they were given."""
-    from mbd.serving.worker_process import WorkerProcess
+    from mbd.serving.server import WorkerProcess
 
     folders = [(f"--{name}", str(given(name))) for name in ("features", "model") if given(name)]
     file = given("params_file")

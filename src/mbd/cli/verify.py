@@ -3,24 +3,12 @@
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.options import (
-    FILE,
-    STORE,
-    TRUST,
-    existing_store,
-    features,
-    model,
-    print_result,
-    report_written,
-    store,
-    wants_json,
-    with_params,
-    with_reader_params,
-)
+from mbd.cli import options
+from mbd.cli.options import existing_store, print_result, report_written, wants_json, with_params, with_reader_params
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -33,23 +21,15 @@ _LOG = logging.getLogger(__name__)
 
 @click.command()
 @click.argument("bundle")
-@model("Model folder to compare with the certificate.", required=False)
-@TRUST
-@store("none; a folder needs it, or --offline")
-@click.option("--offline", is_flag=True, help="Ask no store: whether the certificate is in force stays unknown.")
-@click.option("--reproduce", is_flag=True, help="Train without the modality and compare bits (exact deletions).")
-@features(required=False, help="FeatureSet for --reproduce; the deleted modality is not needed.")
+@options.model("Model folder to compare with the certificate.", required=False)
+@options.TRUST
+@options.store("none; a folder needs it, or --offline")
+@options.flag("--offline", "Ask no store: whether the certificate is in force stays unknown.")
+@options.flag("--reproduce", "Train without the modality and compare bits (exact deletions).")
+@options.features(required=False, help="FeatureSet for --reproduce; the deleted modality is not needed.")
 @with_reader_params
 def verify_command(
-    params: "ReaderParams",
-    bundle: str,
-    *,
-    model: Path | None,
-    trust: Path | None,
-    store: str | None,
-    offline: bool,
-    reproduce: bool,
-    features: Path | None,
+    params: "ReaderParams", bundle: str, features: Path | None, *, reproduce: bool, **given: Any
 ) -> None:
     """Verify a certificate: a bundle's folder, or the URL of a store or of a certificate in it.
 
@@ -62,17 +42,17 @@ def verify_command(
 
     if reproduce != (features is not None):
         raise click.UsageError("--reproduce and --features DIR belong together")
-    verdict = verify.run(params, bundle, model=model, trust=trust, store=store, offline=offline, features=features)
+    verdict = verify.run(params, bundle, features=features, **given)
     print_result(verdict, write_verdict(verdict, every_check=_LOG.isEnabledFor(logging.DEBUG)))
     sys.exit(verdict.rules.exit_code)
 
 
 @click.command()
-@model("Model folder that is about to be served.")
-@STORE
-@TRUST
+@options.model("Model folder that is about to be served.")
+@options.STORE
+@options.TRUST
 @click.option("--as", "name", metavar="NAME", help="Name under which it is to be loaded [default: its only one].")
-@click.option("--schema", type=FILE, help="File to write the JSON Schema of its inputs to [default: print it].")
+@click.option("--schema", type=options.FILE, help="File to write the JSON Schema of its inputs to [default: print it].")
 @with_reader_params
 def guard_command(
     params: "ReaderParams",
@@ -115,16 +95,14 @@ def guard_command(
 
 @click.command()
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
-@store("none; with a BUNDLE the store that is asked for its status, else the one whose pages are written")
-@click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="Folder; or a .html, .md, .json or .pdf file."
-)
+@options.store("none; with a BUNDLE the store that is asked for its status, else the one whose pages are written")
+@options.path("--out", "Folder; or a .html, .md, .json or .pdf file.", required=True)
 @click.option(
     "--format", "form", type=click.Choice(["page", "card"]), default="page", help="card: for a model's README."
 )
-@click.option("--pdf", is_flag=True, help="Write the page as PDF, too (needs Chromium or WeasyPrint).")
+@options.flag("--pdf", "Write the page as PDF, too (needs Chromium or WeasyPrint).")
 @click.option("--paper", type=click.Choice(["A4", "letter"]), default="A4", show_default=True, help="Paper of the PDF.")
-@TRUST
+@options.TRUST
 @with_params
 def report_command(
     params: "Params",

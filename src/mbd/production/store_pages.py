@@ -1,7 +1,7 @@
 """The pages of a store: each certificate that verifies, what was said about it since, and the requests it answers."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ from mbd.history.entries import InvalidCertificate, read_entries
 from mbd.history.history import History
 from mbd.history.replay import read_history
 from mbd.log.reader import Log
+from mbd.monitoring.store_scanner import facts_of_request, proven
 from mbd.outputs import step_run
 from mbd.params import Params
 from mbd.production.request_store import RequestStore
@@ -39,13 +40,12 @@ def write_store_pages(
     """Write a page for each certificate of a store, and an index of them."""
     at, store = clock(), open_store(url, params.store)
     trusted = read_trust(require_trust(trust))
-    request_store = RequestStore.open(params, url)
-    requests = list(request_store.stated())
     history = read_history(store, trusted)
     log = Log(store, trusted, history.head)
-    answered = defaultdict[str, list[str]](list)
-    for request in filter(request_store.is_authentic, requests):
-        if _is_answered(request, history):
+    requests, answered = list[RequestRow](), defaultdict[str, list[str]](list)
+    for request, state in _states(RequestStore.open(params, url), history):
+        requests.append(RequestRow(request.id, request.model, request.modalities, state, state in OPEN, request.due))
+        if state == "certified":
             answered[request.certificate or ""].append(request.id)
     rows: list[IndexRow] = []
     invalid: list[InvalidCertificate] = []
@@ -61,26 +61,13 @@ def write_store_pages(
                 continue
             write_page(step.folder / page_name(entry.digest), page)
             rows.append(IndexRow.of(entry))
-        write_page(
-            step.folder / "index",
-            index_page(
-                store.url, rows, invalid, [_request_row(request, history, request_store) for request in requests], at
-            ),
-        )
+        write_page(step.folder / "index", index_page(store.url, rows, invalid, requests, at))
         step.look_at = "index.html"
     return StorePages(tuple(rows), tuple(invalid), out / "index.html")
 
 
-def _is_answered(request: DeletionRequest, history: History) -> bool:
-    """Return whether the log shows what a request says about its certificate."""
-    return request.state == "certified" and history.shows(
-        request.certificate, request.model, request.modalities, person=request.of_person
-    )
-
-
-def _request_row(request: DeletionRequest, history: History, request_store: RequestStore) -> RequestRow:
-    if not request_store.is_authentic(request):
-        return RequestRow(request.id, request.model, request.modalities, "not authentic", open=False, due=request.due)
-    unproven = request.state == "certified" and not _is_answered(request, history)
-    state = "failed" if unproven else request.state  # the next worker carries it out
-    return RequestRow(request.id, request.model, request.modalities, state, state in OPEN, request.due)
+def _states(requests: RequestStore, history: History) -> Iterator[tuple[DeletionRequest, str]]:
+    """Yield every request with its state, as far as the log shows it."""
+    for request in requests.stated():
+        authentic = requests.is_authentic(request)
+        yield request, proven(facts_of_request(request), history).state if authentic else "not authentic"

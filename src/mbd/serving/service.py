@@ -27,7 +27,6 @@ from mbd.records import now
 from mbd.serving.problems import ApiError
 from mbd.serving.request_index import RequestIndex
 from mbd.serving.webhooks import Webhook, open_webhooks
-from mbd.serving.worker_process import WorkerProcess
 from mbd.storage import open_private
 from mbd.storage.store import Store, StoreError
 from mbd.trust.commitments import LineageKey
@@ -35,6 +34,7 @@ from mbd.trust.trust_file import read_trust
 
 if TYPE_CHECKING:
     from mbd.report.page.content import Page
+    from mbd.serving.server import WorkerProcess
 
 
 _STATES_SECONDS = 60
@@ -56,7 +56,7 @@ class Service:
     """modalities of models that were trained and not released yet, by name"""
     url: str = ""
     """address by which clients reach this server"""
-    worker: WorkerProcess | None = None
+    worker: "WorkerProcess | None" = None
     """the worker that runs beside this server"""
     persons: LineageKey | None = None
     """encrypts the ids of persons, of whom pseudonyms and ciphertext are kept; None: no persons' requests are taken"""
