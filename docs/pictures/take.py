@@ -27,9 +27,9 @@ _LOOKS: tuple[tuple[str, int, int, Scheme], ...] = (
 
 
 def _shrink(picture: Path) -> None:
-    """Keep 64 colours, which is enough for text."""
+    """Keep 128 colours, which is enough for text."""
     with Image.open(picture) as taken:
-        taken.convert("P", palette=Image.Palette.ADAPTIVE, colors=64).save(picture, optimize=True)
+        taken.convert("P", palette=Image.Palette.ADAPTIVE, colors=128).save(picture, optimize=True)
 
 
 def main(page: Path, out: Path = HERE) -> None:
