@@ -110,6 +110,13 @@ def test_links_lead_somewhere() -> None:
                 assert anchor in anchors(file), f"{page.name} links to {target}#{anchor}"
 
 
+def test_files_of_the_sources_are_where_pages_say() -> None:
+    named = re.compile(r"`((?:src|tests|benchmarks|components|deploy)/[a-z_0-9/.-]+\.[a-z]+)`")
+    for page in (*PAGES, REPOSITORY / "CONTRIBUTING.md"):
+        for file in named.findall(page.read_text()):
+            assert (REPOSITORY / file).exists(), f"{page.name} names {file}, which is not there"
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors that MkDocs and code hosts give to headings."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
