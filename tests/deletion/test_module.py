@@ -17,7 +17,7 @@ from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.features import Shape
 from mbd.formats.model import ModuleSpec
-from mbd.model.module import architecture_of, from_plain, from_tensors, to_plain
+from mbd.model.module import architecture_of, from_plain, from_tensors, own_values, to_plain
 from mbd.model.predictor import Model
 from mbd.params import Params, load_params
 from mbd.training.module import train_module
@@ -201,6 +201,22 @@ def test_a_fixed_shape_whose_branches_can_be_found_is_refused_until_they_are_nam
         surgery.delete(AUDIO, ModelBefore(trained.record, trained.tensors, FeatureSet.open(data)), params)
     assert refusal.value.key == "model.branches.audio"
     assert "model.branches.audio=[encoders.audio]" in str(refusal.value.hint)
+
+
+@pytest.mark.parametrize("first", [[], ["audio"]])
+def test_layers_that_two_modalities_share_do_not_stay_when_both_are_gone(data: Path, first: list[str]) -> None:
+    params = load_params(None, ["model.backbone=tests.model.modules:Nonverbal", "training.epochs=1", CUT_ALONE])
+    trained = train_module(FeatureSet.open(data), params, work=data / "none", progress=False)
+    before = ModelBefore(trained.record, trained.tensors, FeatureSet.open(data))
+    if first:
+        outcome = surgery.delete(DeletionTarget(modalities=tuple(first)), before, params)
+        before = ModelBefore(outcome.record, outcome.tensors, FeatureSet.open(data, without=tuple(first)))
+    rest = tuple(m for m in ("audio", "visual") if m not in first)
+    with pytest.raises(UsageError, check=about("model.branches.audio")) as refusal:
+        surgery.delete(DeletionTarget(modalities=rest), before, params)
+    assert "nonverbal" in str(refusal.value)
+    own = own_values(trained.record, trained.tensors, ("audio", "visual"), proposed=True)
+    assert own["nonverbal.2.weight"].size == trained.tensors["nonverbal.2.weight"].size
 
 
 @late_fusion

@@ -161,6 +161,23 @@ class FixedVectors(nn.Module):
         return scores
 
 
+class Nonverbal(nn.Module):
+    """Audio and visual share a network of their own; all modalities are written into the code."""
+
+    def __init__(self, modalities: Mapping[str, Shape], outputs: int, width: int = 6) -> None:
+        super().__init__()
+        self.verbal = nn.Sequential(nn.Linear(modalities["text"].width, width), nn.ReLU())
+        both = modalities["audio"].width + modalities["visual"].width
+        self.nonverbal = nn.Sequential(nn.Linear(both, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
+        self.out = nn.Linear(2 * width, outputs)
+
+    def forward(self, features: Tensors, available: Tensors) -> Tensor:
+        del available
+        nonverbal = self.nonverbal(torch.cat([features["audio"], features["visual"]], dim=1))
+        scores: Tensor = self.out(torch.cat([self.verbal(features["text"]), nonverbal], dim=1))
+        return scores
+
+
 class EveryKind(nn.Module):
     """Modalities of any names and kinds, each by an encoder for its kind, added up."""
 

@@ -10,8 +10,9 @@ from mbd.formats.features import Shape
 from mbd.model.branches import Proposal, closing, propose, refuse_unbranched
 from mbd.model.contract import Architecture
 from mbd.model.examples.late_fusion import LateFusion
-from tests.foreign_modules import FOREIGN, ForeignModule
-from tests.model.modules import SEQUENCES, SIX_STREAMS_BRANCHES, VECTORS, Tensors, WrappedSixStreams
+from mbd.model.probing import probe
+from tests.foreign_modules import FOREIGN, SHAPES, ForeignModule
+from tests.model.modules import SEQUENCES, SIX_STREAMS_BRANCHES, VECTORS, Nonverbal, Tensors, WrappedSixStreams
 
 every_foreign = pytest.mark.parametrize("foreign", FOREIGN.values(), ids=FOREIGN)
 
@@ -122,3 +123,31 @@ def test_what_is_named_wrongly_hides_nothing_that_is_proposed() -> None:
     assert set(closing(wrong, "audio").branches["audio"]) > {"memories.l", "memories.v"}
     with pytest.raises(UsageError, match=r"would stay as audio has trained"):
         refuse_unbranched(wrong, "audio")
+
+
+def test_what_two_modalities_share_goes_when_both_go() -> None:
+    architecture = Architecture(Nonverbal, SHAPES["vectors"], 1)
+    assert names(propose(architecture, "audio")) == names(propose(architecture, "visual")) == ()
+    together = propose(architecture, "visual", "audio")
+    assert names(together) == ("nonverbal",)
+    assert together
+    assert together.setting == "model.branches={audio: [nonverbal], visual: [nonverbal]}"
+    refuse_unbranched(architecture, "audio")
+    with pytest.raises(UsageError, match="nonverbal would stay as audio and visual have trained them"):
+        refuse_unbranched(architecture, "audio", "visual")
+    found = probe(closing(architecture, "audio", "visual"), "audio", "visual").tensors
+    assert {name for name, part in found.items() if part.dead} == {
+        f"nonverbal.{layer}.{part}" for layer in (0, 2) for part in ("weight", "bias")
+    }
+
+
+@pytest.mark.parametrize("name", ["tensor fusion", "low-rank fusion", "gated shift", "shared trunk"])
+def test_the_branches_of_two_modalities_together_are_those_of_each(name: str) -> None:
+    foreign = FOREIGN[name]
+    architecture = Architecture(foreign.factory, foreign.shapes, 1)
+    each = {m: names(propose(architecture, m)) for m in ("audio", "visual")}
+    named = Architecture(foreign.factory, foreign.shapes, 1, branches={m: own for m, own in each.items() if own})
+    together = propose(named, "audio", "visual")
+    assert together
+    assert not together.missing
+    assert closing(named, "audio", "visual") is named

@@ -66,7 +66,7 @@ def test_the_same_architecture_is_probed_once_and_another_one_again() -> None:
         Architecture(partial(LateFusion), VECTORS, 1, {"hidden": 8}),
     ):
         assert probe(other, "audio") is not found
-    assert probe(SHRINKING["late fusion"], "text").modality == "text"
+    assert probe(SHRINKING["late fusion"], "text").gone == ("text",)
 
 
 @pytest.mark.parametrize("name", SHRINKING)

@@ -42,6 +42,13 @@ def test_json_has_every_modality_and_what_is_missing(folder: Path) -> None:
     assert proposals["audio"]["cut"] < proposals["audio"]["cut_with_proposal"]
 
 
+def test_several_modalities_are_looked_at_one_by_one_and_together(folder: Path) -> None:
+    both = ("--modality", "audio", "--modality", "visual")
+    proposals = json.loads(run_mbd("branches", folder / "model", *both, "--json").stdout)
+    assert list(proposals) == ["audio", "visual", "audio and visual"]
+    assert proposals["audio and visual"]["gone"] == ["audio", "visual"]
+
+
 def test_branches_of_the_parameters_are_compared_with_the_proposal(folder: Path) -> None:
     settings = ("--set", f"model.backbone={FOREIGN_MODULE.backbone}", "--set", SETTING)
     shown = run_mbd("branches", folder / "model", "--modality", "audio", *settings).stdout

@@ -102,11 +102,9 @@ def _left_over(audit: AuditInput) -> list[str]:
     find = BACKBONES.get(whole.backbone).own_values
     if find is None:
         return []
-    proposed, left = after.record.guarantee.kind != "certified", []
-    for modality in audit.gone:
-        own, others = (find(whole, s.tensors, modality, proposed=proposed) for s in (after, audit.reference))
-        left += [n for n, values in own.items() if ((values != 0) & (values != others.get(n, 0))).any()]
-    return left
+    proposed = after.record.guarantee.kind != "certified"
+    own, others = (find(whole, s.tensors, audit.gone, proposed=proposed) for s in (after, audit.reference))
+    return [n for n, values in own.items() if ((values != 0) & (values != others.get(n, 0))).any()]
 
 
 def _shape(audit: AuditInput) -> tuple[list[str], str]:

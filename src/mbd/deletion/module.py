@@ -24,6 +24,7 @@ from mbd.model.joint import to_tensor_dict
 from mbd.model.module import (
     ModuleBackbone,
     architecture_of,
+    closed_inputs,
     cut_plain,
     from_plain,
     from_tensors,
@@ -31,7 +32,7 @@ from mbd.model.module import (
     spec_of,
     to_plain,
 )
-from mbd.model.probing import Provenance, probe
+from mbd.model.probing import probe
 from mbd.tensors import Array, is_float
 
 ONLY_INPUTS = (
@@ -54,17 +55,12 @@ def cut_module(
 
     """
     architecture, plain = architecture_of(record), to_plain(architecture_of(record), tensors)
-    original, warnings, same, filled, probes = dict(plain), [], True, set[str](), []
-    for modality in gone:
-        if rows is not None:
-            refuse_unbranched(architecture, modality)
-        probed = probe(architecture, modality)
-        probes.append(probed)
-        warnings += [ONLY_INPUTS.format(modality=modality)] if probed.only_inputs else []
-        same &= probed.same_function
-        filled |= set(probed.filled)
-        plain = cut_plain(probed, plain)
-        architecture = architecture.without([modality]) if probed.shrinks else architecture
+    absent = [*gone, *closed_inputs(record, architecture)]
+    if rows is not None:
+        refuse_unbranched(architecture, *absent)
+    probed, original = probe(architecture, *absent), plain
+    warnings = [ONLY_INPUTS.format(modality=" and ".join(gone))] if probed.only_inputs else []
+    plain, architecture = cut_plain(probed, plain), architecture.without(absent)
     left = from_plain(architecture, plain)
     zeroed = _zeroed(left, plain, original)
     fresh = to_tensor_dict(architecture.build(seed=int(record.seed)))
@@ -80,8 +76,8 @@ def cut_module(
         }
     )
     removed = [name for name in original if name not in plain or (not plain[name].any() and original[name].any())]
-    statistics = sorted(name for name in filled if name in left and left[name].any())
-    if rows is not None and same:
+    statistics = sorted(name for name in probed.filled if name in left and left[name].any())
+    if rows is not None and probed.same_function:
         _refuse_other_predictions((record, tensors), (smaller, left), rows, reset)
     return Cut(
         record=smaller,
@@ -92,26 +88,18 @@ def cut_module(
             for name, array in plain.items()
             if array.any() and np.count_nonzero(array) < np.count_nonzero(original[name])
         },
-        follow=lambda values: _follow(values, probes, left),
+        follow=lambda values: {name: array for name, array in probed.cut(values).items() if name in left},
         zeroed=zeroed,
         warnings=tuple(warnings),
         facts={
             "found_by": "probing",
-            "same_predictions_without_it": same,
+            "same_predictions_without_it": probed.same_function,
             "recomputed_statistics": statistics,
             "reset_state": reset,
-            "unused_by_all": {name: count for each in probes for name, count in each.unused.items()},
+            "unused_by_all": dict(probed.unused),
             "warnings": warnings,
         },
     )
-
-
-def _follow(values: Mapping[str, Array], probes: Sequence[Provenance], stored: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what is left of values by entry of the weights before, for tensors that are stored as they are."""
-    left = dict(values)
-    for provenance in probes:
-        left = provenance.cut(left)
-    return {name: array for name, array in left.items() if name in stored}
 
 
 def _refilled(

@@ -40,9 +40,9 @@ class Branch:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What closes a modality off, in a module of fixed shape."""
+    """What closes a modality off, or several together, in a module of fixed shape."""
 
-    modality: str
+    gone: tuple[str, ...]
     proposed: tuple[Branch, ...]
     named: tuple[str, ...]
     """what model.branches names"""
@@ -58,7 +58,10 @@ class Proposal:
     @property
     def setting(self) -> str:
         """The line that accepts the proposal."""
-        return f"model.branches.{self.modality}=[{', '.join(branch.name for branch in self.proposed)}]"
+        names = f"[{', '.join(branch.name for branch in self.proposed)}]"
+        if len(self.gone) == 1:
+            return f"model.branches.{self.gone[0]}={names}"
+        return f"model.branches={{{', '.join(f'{m}: {names}' for m in self.gone)}}}"
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -67,24 +70,23 @@ class Proposal:
         return tuple(b.name for b in self.proposed if b.name not in self.named and not b.name.startswith(inside))
 
 
-def propose(architecture: Architecture, modality: str) -> Proposal | None:
-    """Find the branches of a modality; None: the factory builds a smaller model without it, which needs none.
+def propose(architecture: Architecture, *gone: str) -> Proposal | None:
+    """Find the branches of modalities that go together; None: the factory builds a smaller model, which needs none.
 
     Raises:
         UsageError: The module cannot be probed.
 
     """
-    return _propose(architecture, modality)
+    return _propose(architecture, tuple(m for m in architecture.modalities if m in gone))
 
 
 @lru_cache(maxsize=8)
-def _propose(architecture: Architecture, modality: str) -> Proposal | None:
-    if architecture.without((modality,)) is not architecture:
+def _propose(architecture: Architecture, gone: tuple[str, ...]) -> Proposal | None:
+    if architecture.without(gone) is not architecture:
         return None
-    named = tuple(architecture.branches.get(modality, ()))
-    others = {m: names for m, names in architecture.branches.items() if m != modality}
-    bare = replace(architecture, branches=others)
-    listener = _Listening(bare, modality)
+    named = tuple(dict.fromkeys(name for m in gone for name in architecture.branches.get(m, ())))
+    bare = replace(architecture, branches={m: n for m, n in architecture.branches.items() if m not in gone})
+    listener = _Listening(bare, gone)
     chosen = listener.choose()
     found = tuple(
         Branch(name, tuple(m for m in bare.modalities if m in listener.hearing[name]), listener.numbers(name))
@@ -93,12 +95,16 @@ def _propose(architecture: Architecture, modality: str) -> Proposal | None:
     numbers, left_open = listener.numbers(""), tuple(listener.describe_open(named or chosen))
     heard = listener.heard
     del listener  # probing builds a module as large
-    with_named = probe(architecture, modality)
-    proposal = Proposal(modality, found, named, _dead(with_named), _dead(with_named), numbers, left_open)
-    every = (*named, *proposal.missing)
-    with_every = probe(with_branches(architecture, {modality: every}), modality) if proposal.missing else with_named
-    stays = _describe_staying(modality, heard, with_named if named else with_every)
+    with_named = probe(architecture, *gone)
+    proposal = Proposal(gone, found, named, _dead(with_named), _dead(with_named), numbers, left_open)
+    with_every = probe(_completed(architecture, proposal), *gone) if proposal.missing else with_named
+    stays = _describe_staying(_listed(gone), heard, with_named if named else with_every)
     return replace(proposal, cut_with_proposal=_dead(with_every), left_open=(*left_open, *stays))
+
+
+def _completed(architecture: Architecture, proposal: Proposal) -> Architecture:
+    """Return the architecture with the branches that are named and those that are missing."""
+    return with_branches(architecture, {proposal.gone[0]: (*proposal.named, *proposal.missing)})
 
 
 def with_branches(architecture: Architecture, named: Mapping[str, Sequence[str]]) -> Architecture:
@@ -106,30 +112,31 @@ def with_branches(architecture: Architecture, named: Mapping[str, Sequence[str]]
     return replace(architecture, branches={**architecture.branches, **named}) if named else architecture
 
 
-def closing(architecture: Architecture, modality: str) -> Architecture:
-    """Return the architecture with every branch of a modality: those that are named, and those that are missing.
+def closing(architecture: Architecture, *gone: str) -> Architecture:
+    """Return the architecture with every branch of some modalities: those that are named, and those that are missing.
 
     What is proposed counts where it cuts more.
     """
-    proposal = propose(architecture, modality)
+    proposal = propose(architecture, *gone)
     if proposal is None or not proposal.missing or proposal.cut_with_proposal <= proposal.cut:
         return architecture
-    return with_branches(architecture, {modality: (*proposal.named, *proposal.missing)})
+    return _completed(architecture, proposal)
 
 
-def refuse_unbranched(architecture: Architecture, modality: str) -> None:
-    """Refuse a cut that would leave branches of a modality as they are: few rows bring them back.
+def refuse_unbranched(architecture: Architecture, *gone: str) -> None:
+    """Refuse a cut that would leave branches of what goes as they are: few rows bring them back.
 
     Raises:
         UsageError: A proposal would cut more than what `model.branches` names.
 
     """
-    proposal = propose(architecture, modality)
-    if proposal is not None and closing(architecture, modality) is not architecture:
+    proposal = propose(architecture, *gone)
+    if proposal is not None and closing(architecture, *gone) is not architecture:
+        trained = f"{_listed(proposal.gone)} {'has' if len(proposal.gone) == 1 else 'have'} trained them"
         raise UsageError(
-            f"{_listed(proposal.missing)} would stay as {modality} has trained them: {proposal.cut:,} of "
-            f"{proposal.numbers:,} numbers would be cut, with the proposed branches {proposal.cut_with_proposal:,}",
-            key=f"model.branches.{modality}",
+            f"{_listed(proposal.missing)} would stay as {trained}: {proposal.cut:,} of {proposal.numbers:,} numbers "
+            f"would be cut, with the proposed branches {proposal.cut_with_proposal:,}",
+            key=f"model.branches.{proposal.gone[0]}",
             value=list(proposal.named),
             hint=f"set {proposal.setting}, or what you know to be right, and import or train the model again; "
             "see `mbd branches`, or delete by deletion.method=exact",
@@ -143,11 +150,11 @@ def _dead(provenance: Provenance) -> int:
 class _Listening:
     """A module with random weights, and what its submodules hear."""
 
-    def __init__(self, architecture: Architecture, modality: str) -> None:
-        self._architecture, self._modality = architecture, modality
+    def __init__(self, architecture: Architecture, gone: tuple[str, ...]) -> None:
+        self._architecture, self._gone = architecture, frozenset(gone)
         self._module = architecture.blank()
         self._parts = dict(self._module.named_modules())
-        self._others = frozenset(architecture.modalities) - {modality}
+        self._others = frozenset(architecture.modalities) - self._gone
         self._draw: int | None = None
 
     def numbers(self, name: str) -> int:
@@ -168,7 +175,7 @@ class _Listening:
     @property
     def heard(self) -> list[str]:
         """The submodules whose output changes with the modality, outermost first."""
-        return [name for name in self._parts if name and self._modality in self.hearing.get(name, ())]
+        return [name for name in self._parts if name and self._gone & self.hearing.get(name, frozenset())]
 
     def _hearing(self, silent: Collection[str], *, absent: bool = False) -> dict[str, frozenset[str]]:
         heard: dict[str, set[str]] = {}
@@ -206,7 +213,7 @@ class _Listening:
         """Return what each of some submodules returned, call after call."""
         available = {m: torch.ones(_ROWS, dtype=torch.bool) for m in self._architecture.modalities}
         if absent:
-            available[self._modality] = torch.zeros(_ROWS, dtype=torch.bool)
+            available |= {m: torch.zeros(_ROWS, dtype=torch.bool) for m in self._gone}
         outputs: dict[str, list[Tensor]] = {}
 
         def keep(name: str, leaves: list[object]) -> None:
@@ -230,7 +237,7 @@ class _Listening:
             return ()
         after = self._hearing(chosen, absent=True)
         for name in self._parts:  # outermost first
-            heard = self._modality in self.hearing.get(name, ()) and name in self._switchable
+            heard = self._gone & self.hearing.get(name, frozenset()) and name in self._switchable
             if heard and not after[name] and not _within(name, chosen) and self._bearable([*chosen, name]):
                 chosen.append(name)
         for name in sorted(chosen, key=lambda name: -len(self.hearing[name])):
@@ -243,9 +250,9 @@ class _Listening:
         for child, part in module.named_children():
             name = f"{prefix}{child}"
             heard = self.hearing.get(name)
-            if heard is not None and self._modality not in heard:
+            if heard is not None and not self._gone & heard:
                 continue
-            partial = name in self._switchable and heard is not None and len(heard) <= len(self._others)
+            partial = name in self._switchable and heard is not None and not heard >= self._others | self._gone
             if partial and self._bearable([*chosen, name]):
                 chosen.append(name)
             else:
@@ -277,13 +284,13 @@ class _Listening:
 
     def describe_open(self, branches: Collection[str]) -> Iterator[str]:
         """Yield sentences about what hears the modality and stays."""
-        m, after = self._modality, self._hearing(branches)
-        if m in after[""]:
-            hears = [name for name in self._parts if name and m in after.get(name, ())]
+        m, after = _listed(sorted(self._gone)), self._hearing(branches)
+        if self._gone & after[""]:
+            hears = [name for name in self._parts if name and self._gone & after.get(name, frozenset())]
             first = next(
                 (name for name in hears if not any(_within(other, [name]) for other in hears if other != name)), ""
             )
-            beside = sorted(after[first] - {m}) if first else ()
+            beside = sorted(after[first] - self._gone) if first else ()
             yield (
                 f"{m} still reaches the output through {first or 'parameters of the model itself'}"
                 f"{f', which also hears {_listed(beside)}' if beside else ''}; what multiplies its input there is cut, "

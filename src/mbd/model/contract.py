@@ -344,9 +344,9 @@ def own_method(module: nn.Module, name: str) -> Callable[..., Any] | None:
     return found if named and all(each.default is not each.empty for each in taken[len(wanted) :]) else None
 
 
-def owned_by(module: nn.Module, modality: str) -> Sequence[str]:
-    """Return the submodules that a module says exist for one modality alone."""
-    return _owned(module).get(modality, ())
+def owned_by(module: nn.Module, modalities: Collection[str]) -> list[str]:
+    """Return the submodules that a module says exist for one of these modalities alone."""
+    return [name for m, names in _owned(module).items() if m in modalities for name in names]
 
 
 def _owned(module: nn.Module) -> Mapping[str, Sequence[str]]:

@@ -202,7 +202,7 @@ def from_tensors(record: ModelRecord, tensors: Mapping[str, Array], *, closed: b
     warn_of_other_source(architecture, record.spec["source"])
     module = architecture.blank()
     load_state(module, tensors, record.backbone)
-    not_taken = [m for m in architecture.modalities if m not in record.inputs] if closed else ()
+    not_taken = closed_inputs(record, architecture) if closed else ()
     return ModuleBackbone(module.requires_grad_(False), architecture, record.task, closed=not_taken)
 
 
@@ -231,7 +231,8 @@ def attach_modality(
     architecture = architecture_of(record)
     wider = _with_inputs(architecture, {m: s for m, s in shapes.items() if m in (modality, *architecture.modalities)})
     try:
-        probed = probe(closing(wider, modality), modality).tensors
+        gone = [modality, *closed_inputs(record, wider)]
+        probed = probe(closing(wider, *gone), *gone).tensors
     except UsageError:
         probed = {}
     try:
@@ -242,26 +243,34 @@ def attach_modality(
         return None
 
 
-def own_values(record: ModelRecord, tensors: Mapping[str, Array], modality: str, *, proposed: bool) -> dict[str, Array]:
-    """Return, by weight, the numbers that exist for `modality` alone in a module that takes it.
+def own_values(
+    record: ModelRecord, tensors: Mapping[str, Array], gone: Sequence[str], *, proposed: bool
+) -> dict[str, Array]:
+    """Return, by weight, the numbers that exist for `gone` alone in a module that takes them.
 
     Args:
-        record: Of the module with the modality.
+        record: Of the module with the modalities.
         tensors: Weights of that module, or of what a deletion has made of it.
-        modality: What they exist for.
+        gone: What they exist for, beside modalities that the module did not take before.
         proposed: Whether branches count that are proposed and not named.
 
     Returns:
-        Nothing if the weights fit no module that takes the modality, or if it cannot be probed.
+        Nothing if the weights fit no module that takes the modalities, or if it cannot be probed.
 
     """
     architecture = architecture_of(record)
+    gone = [*gone, *closed_inputs(record, architecture)]
     try:
         plain = to_plain(architecture, tensors)
-        found = probe(closing(architecture, modality) if proposed else architecture, modality)
+        found = probe(closing(architecture, *gone) if proposed else architecture, *gone)
     except MbdError:
         return {}
     return {name: plain[name][~part.alive] for name, part in found.tensors.items() if not part.alive.all()}
+
+
+def closed_inputs(record: ModelRecord, architecture: Architecture) -> list[str]:
+    """Return the modalities that a fixed shape is built for and the model does not take."""
+    return [m for m in architecture.modalities if m not in record.inputs]
 
 
 def _with_inputs(architecture: Architecture, shapes: Mapping[str, Shape]) -> Architecture:
@@ -408,6 +417,4 @@ def _layer(name: str) -> str:
 def zero_dead(architecture: Architecture, tensors: Mapping[str, Array], gone: Sequence[str]) -> dict[str, Array]:
     """Return the weights of a module of fixed shape with zeros at all that exists for `gone` alone."""
     plain = to_plain(architecture, tensors)
-    for modality in gone:
-        plain = cut_plain(probe(architecture, modality), plain)
-    return from_plain(architecture, plain)
+    return from_plain(architecture, cut_plain(probe(architecture, *gone), plain))

@@ -121,8 +121,8 @@ class Backbone:
     """`attach(record, tensors, modality, shapes, sample)`: builds a model that takes `modality` again, scaled as in
     `sample`, with fresh weights where it has none (:mod:`mbd.model.attachment`)"""
     own_values: "Callable[..., dict[str, Array]] | None" = None
-    """`own_values(record, tensors, modality, *, proposed)`: by tensor, the numbers that exist for `modality` alone in a
-    model that can still be fed it; None: what the record says of each tensor is all"""
+    """`own_values(record, tensors, gone, *, proposed)`: by tensor, the numbers that exist for the modalities `gone`
+    alone in a model that can still be fed them; None: what the record says of each tensor is all"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,8 +135,8 @@ class Model:
     def __repr__(self) -> str:
         """Return what it is and takes, and what is promised of it, in two lines."""
         takes = ", ".join(f"{name} {size}" for name, size in self.modalities.items())
-        gone = f"{', '.join(self.record.revoked)}; {self.guarantee.kind}" if self.record.revoked else "nothing"
-        return f"Model({self.record.backbone}, {self.record.task}: {takes})\n  deleted: {gone}"
+        gone = ", ".join(self.record.revoked) or "nothing"
+        return f"Model({self.record.backbone}, {self.record.task}: {takes})\n  deleted: {gone}; {self.guarantee.kind}"
 
     @property
     def modalities(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Provenance by probing: which entries of a module's state matter when a modality m* is absent.
+"""Provenance by probing: which entries of a module's state matter when a modality m*, or several, is absent.
 
 With random weights, random rows and random cotangents the gradient by every entry is taken, draw after draw, until
 nothing new has had one for :data:`PATIENCE` draws. That is done with m* absent in every row, and with m* fed:
@@ -84,9 +84,9 @@ class TensorProbe:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What probing found for one modality m*."""
+    """What probing found for one modality m*, or several that are absent together."""
 
-    modality: str
+    gone: tuple[str, ...]
     shrinks: bool
     """whether the factory builds a smaller model without m*"""
     tensors: Mapping[str, TensorProbe]
@@ -109,33 +109,36 @@ class Provenance:
         }
 
 
-def probe(architecture: Architecture, modality: str) -> Provenance:
-    """Find out what of a module exists for `modality` alone; what was found last is remembered.
+def probe(architecture: Architecture, *gone: str) -> Provenance:
+    """Find out what of a module exists for `gone` alone; what was found last is remembered.
+
+    What several modalities share exists for none of them, but for all of them together.
 
     Raises:
         UsageError: The module is of a kind that cannot be probed, or the smaller model does not agree with what is
             alive; the error names the tensor.
 
     """
-    return _probe(architecture, modality)
+    return _probe(architecture, tuple(m for m in architecture.modalities if m in gone))
 
 
 @lru_cache(maxsize=8)  # at most a byte for each weight of the model; nothing for tensors that are all alive or all dead
-def _probe(architecture: Architecture, modality: str) -> Provenance:
+def _probe(architecture: Architecture, gone: tuple[str, ...]) -> Provenance:
     module = architecture.blank()
     randomise(module, 0)
-    refuse_unsuitable(architecture, module, modality)
+    for modality in gone:
+        refuse_unsuitable(architecture, module, modality)
     filled = _filled(architecture, module)
     materialise(module)
-    living, without = _Probe(architecture, module, modality, "absent").living(), architecture.without((modality,))
-    fixed, owned = without is architecture, owned_by(module, modality)
-    at_inputs = _Probe(architecture, module, modality, "zeros").living() if fixed else {}
+    living, without = _Probe(architecture, module, gone, "absent").living(), architecture.without(gone)
+    fixed, owned = without is architecture, owned_by(module, gone)
+    at_inputs = _Probe(architecture, module, gone, "zeros").living() if fixed else {}
     del module  # the next one is as large
     alive, unused = _left(living, _heard(architecture), owned)
     if fixed:
         tensors = {name: TensorProbe(a, tuple(np.arange(n) for n in a.shape)) for name, a in alive.items()}
         only_inputs = all(np.array_equal(at_inputs[name], a) for name, a in living.items())
-        return Provenance(modality, False, tensors, filled, True, only_inputs, unused)
+        return Provenance(gone, False, tensors, filled, True, only_inputs, unused)
     smaller = materialise(without.blank())
     shapes = {name: tuple(t.shape) for name, t in _floating_state(smaller).items()}
     kept = {name: _kept(name, a, shapes.get(name), architecture) for name, a in living.items()}
@@ -143,7 +146,7 @@ def _probe(architecture: Architecture, modality: str) -> Provenance:
     if extra := sorted(set(shapes) - set(alive)):
         raise _disagreement(architecture, extra[0], "the full model has no such tensor")
     unused = {name: number for name, number in unused.items() if kept[name] is not None}
-    found = Provenance(modality, True, tensors, filled, True, False, unused)
+    found = Provenance(gone, True, tensors, filled, True, False, unused)
     whole = materialise(architecture.blank())
     return replace(found, same_function=_same_function(architecture, whole, smaller, found))
 
@@ -151,7 +154,7 @@ def _probe(architecture: Architecture, modality: str) -> Provenance:
 @lru_cache(maxsize=1)
 def _heard(architecture: Architecture) -> dict[str, Array]:
     """Return for each entry of the state whether any modality uses it; the same for all modalities to delete."""
-    return _Probe(architecture, materialise(architecture.blank()), None, "fed").living()
+    return _Probe(architecture, materialise(architecture.blank()), (), "fed").living()
 
 
 def _left(
@@ -272,7 +275,7 @@ class _Probe:
 
     architecture: Architecture
     module: nn.Module
-    modality: str | None
+    gone: tuple[str, ...]
     how: Literal["absent", "zeros", "fed"]
 
     def living(self) -> dict[str, Array]:
@@ -321,19 +324,16 @@ class _Probe:
         def product(value: Tensor) -> Tensor:
             return (value * torch.randn(value.shape, generator=cotangents)).sum()
 
-        with silenced(self.module, self._silent()):
+        # What exists for m* alone and runs when it is absent (generators) is silent.
+        with silenced(self.module, owned_by(self.module, self.gone)):
             output = self.module(features, available)
             yield product(output)
             if reconstruct := own_method(self.module, "reconstruct"):
                 made: Mapping[str, Tensor] = reconstruct(features, available)
-                yield from (product(x) for m, x in made.items() if m != self.modality)
+                yield from (product(x) for m, x in made.items() if m not in self.gone)
             if loss := own_method(self.module, "loss"):
                 labels = stream(_SEED, "labels", str(draw)).integers(self.architecture.outputs, size=_ROWS)
                 yield product(loss(output, torch.from_numpy(labels), features, available))
-
-    def _silent(self) -> Collection[str]:
-        """Return what exists for m* alone and runs when it is absent (generators)."""
-        return () if self.modality is None else owned_by(self.module, self.modality)
 
     def _rows(self, draw: int) -> tuple[Features, Available]:
         """Return rows of four kinds in turn: of full length or not, with all retained modalities or not."""
@@ -341,13 +341,13 @@ class _Probe:
         features, available = example(shapes, _ROWS, seed=_SEED, draw=draw)
         if draw % 2 == 0:
             features |= {lengths_of(m): torch.full((_ROWS,), s.size[0]) for m, s in shapes.items() if s.has_lengths}
-        others = [m for m in shapes if m != self.modality]
+        others = [m for m in shapes if m not in self.gone]
         if draw % 4 > 1 and len(others) > 1:
             for position, m in enumerate(others):
                 available[m] = torch.arange(_ROWS) % len(others) != position
-        if self.modality is not None and self.how != "fed":
-            features[self.modality] = torch.zeros_like(features[self.modality])
-            available[self.modality] = torch.full((_ROWS,), self.how == "zeros")
+        for m in self.gone:
+            features[m] = torch.zeros_like(features[m])
+            available[m] = torch.full((_ROWS,), self.how == "zeros")
         return features, available
 
 
@@ -472,12 +472,12 @@ def _same_function(architecture: Architecture, module: nn.Module, smaller: nn.Mo
     with torch.no_grad():
         for name, tensor in _floating_state(smaller).items():
             tensor.copy_(torch.from_numpy(cut[name]))
-    retained = {m: s for m, s in architecture.modalities.items() if m != provenance.modality}
+    retained = {m: s for m, s in architecture.modalities.items() if m not in provenance.gone}
     features, available = example(retained, _ROWS, seed=_SEED)
     with (
         evaluating(module),
         evaluating(smaller),
         torch.no_grad(),
-        silenced(module, owned_by(module, provenance.modality)),
+        silenced(module, owned_by(module, provenance.gone)),
     ):
         return equal(module(features, available), smaller(features, available))

@@ -4,14 +4,13 @@ What the new model no longer has comes back too, so the result has the shapes of
 read from the records; in a module of one's own they are found by probing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from mbd.errors import DataError
 from mbd.formats.model import ModelRecord
-from mbd.model.contract import Architecture
-from mbd.model.module import architecture_of, cut_plain, from_plain, to_plain
+from mbd.model.module import architecture_of, from_plain, to_plain
 from mbd.model.probing import probe
 from mbd.tensors import Array
 
@@ -43,26 +42,20 @@ def transplant_in_module(before: Stored, after: Stored, modality: str) -> dict[s
     """Do the same in a module of one's own, for all that is gone."""
     del modality
     architecture, smaller = architecture_of(before[0]), architecture_of(after[0])
-    new = to_plain(smaller, after[1])
-
-    def put_back(old: dict[str, Array], of: Architecture, gone: Sequence[str]) -> dict[str, Array]:
-        if not gone:
-            return new
-        found = probe(of, gone[0])
-        if found.shrinks and gone[0] in smaller.modalities:  # it was not cut out, whatever the record says
-            return put_back(old, of, gone[1:])
-        inner = put_back(cut_plain(found, old), of.without(gone[:1]) if found.shrinks else of, gone[1:])
-        mixed = {name: np.array(tensor) for name, tensor in old.items()}
-        for name, part in found.tensors.items():
-            if part.kept is not None:
-                index = np.ix_(*part.kept)
-                if inner[name].shape != mixed[name][index].shape:
-                    raise _not_one_lineage(name, mixed[name].shape, inner[name].shape)
-                mixed[name][index] = np.where(part.alive[index], inner[name], mixed[name][index])
-        return mixed
-
     gone = [m for m in before[0].modalities if m not in after[0].modalities]
-    return from_plain(architecture, put_back(to_plain(architecture, before[1]), architecture, gone))
+    if architecture.without(gone) is not architecture:  # else it was not cut out, whatever the record says
+        gone = [m for m in gone if m not in smaller.modalities]
+    if not gone:
+        return dict(after[1])
+    found, mixed, new = probe(architecture, *gone), to_plain(architecture, before[1]), to_plain(smaller, after[1])
+    for name, part in found.tensors.items():
+        if part.kept is not None:
+            index = np.ix_(*part.kept)
+            if new[name].shape != mixed[name][index].shape:
+                raise _not_one_lineage(name, mixed[name].shape, new[name].shape)
+            mixed[name] = np.array(mixed[name])
+            mixed[name][index] = np.where(part.alive[index], new[name], mixed[name][index])
+    return from_plain(architecture, mixed)
 
 
 def _staying(name: str, before: ModelRecord, after: ModelRecord) -> Array:

@@ -143,7 +143,7 @@ def run(
 def propose_branches(
     model: Path, modalities: Sequence[str] = (), named: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, "Proposal | None"]:
-    """Propose which submodules belong to each of some modalities, or to all that a model takes.
+    """Propose which submodules belong to each of some modalities and to them together, or to each that a model takes.
 
     A proposal is compared with the branches in `named`, by modality, or with those that the model's record names. It is
     None where the factory builds a smaller model without the modality, which needs no branches.
@@ -164,7 +164,10 @@ def propose_branches(
     from mbd.model.module import architecture_of  # noqa: PLC0415
 
     architecture = with_branches(architecture_of(record), named or {})
-    return {m: propose(architecture, m) for m in modalities or record.inputs}
+    proposals = {m: propose(architecture, m) for m in modalities or record.inputs}
+    if len(modalities) > 1:
+        proposals[" and ".join(modalities)] = propose(architecture, *modalities)
+    return proposals
 
 
 def proposals_to_plain(proposals: Mapping[str, "Proposal | None"]) -> dict[str, Any]:
