@@ -26,7 +26,7 @@ from mbd.production.request_store import RequestStore
 from mbd.records import now
 from mbd.serving.problems import ApiError
 from mbd.serving.request_index import RequestIndex
-from mbd.serving.webhooks import Webhook, open_webhooks
+from mbd.serving.webhooks import Webhook, read_secret
 from mbd.storage import open_private
 from mbd.storage.store import Store, StoreError
 from mbd.trust.commitments import LineageKey
@@ -90,7 +90,8 @@ class Service:
         scanner = StoreScanner(store, private, trust, params.certificate.checkpoint_age, requests.key)
         monitor = StoreMonitor(scanner, params.serving.poll_seconds)
         index = RequestIndex()
-        webhooks = open_webhooks(params.serving.webhooks, private, index, params.serving.webhook_seconds)
+        seconds = params.serving.webhook_seconds
+        webhooks = tuple(Webhook(url, read_secret(), private, index, seconds) for url in params.serving.webhooks)
         trained = {params.certificate.model: _modalities(base)} if base else {}
         return cls(params, store, requests, monitor, trust, index, webhooks, trained)
 

@@ -197,8 +197,3 @@ class Webhook(Background):
             return None if self._state == known else self._state.to_bytes()
 
         update(self.store, name, changed)
-
-
-def open_webhooks(urls: tuple[str, ...], store: Store, index: RequestIndex, timeout: float) -> tuple[Webhook, ...]:
-    """Return the webhooks of these URLs."""
-    return tuple(Webhook(url, read_secret(), store, index, timeout) for url in urls)
