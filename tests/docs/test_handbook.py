@@ -112,7 +112,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_files_of_the_sources_are_where_pages_say() -> None:
     named = re.compile(r"`((?:src|tests|benchmarks|components|deploy)/[a-z_0-9/.-]+\.[a-z]+)`")
-    for page in (*PAGES, REPOSITORY / "CONTRIBUTING.md"):
+    for page in PAGES:
         for file in named.findall(page.read_text()):
             assert (REPOSITORY / file).exists(), f"{page.name} names {file}, which is not there"
 
