@@ -83,6 +83,7 @@ def test_the_builder_gets_nothing_but_what_the_images_are_made_of(docker: Docker
         "README.md",
         "LICENSE",
         "constraints.txt",
+        "requirements-steps.txt",
         "requirements-verifier.txt",
     }
     assert {name.split("/")[1] for name in names if name.startswith("src/")} - {""} == {"mbd"}

@@ -126,8 +126,8 @@ def add_packages(docker: Docker, name: str, requirements: Sequence[str], constra
 
 def _download(wheels: Path, requirements: Sequence[str], constraints: Path) -> None:
     # This Python has the version of the base's, and so has its machine: what pip chooses here is right there. What
-    # comes as source is built here, too: in the base there is nothing to build with.
-    _call(sys.executable, "-m", "pip", "wheel", "-q", "-c", constraints, "-w", wheels, *requirements)
+    # comes as source stays source, because its hash is the one that the image asks for.
+    _call(sys.executable, "-m", "pip", "download", "-q", "-c", constraints, "-d", wheels, *requirements)
 
 
 def _call(*command: str | Path, **environment: str) -> None:
