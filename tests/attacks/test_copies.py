@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -67,6 +69,18 @@ def test_a_bank_of_rows_of_all_modalities_side_by_side_is_refused(
     audio, others = training_rows(attack_context)[:32], noise(32, WIDTHS["text"])
     assert is_refused(np.concatenate([others, audio], axis=1), attack_context, target)
     assert is_refused(np.concatenate([audio, others, others], axis=1).T.copy(), attack_context, target)
+
+
+def test_where_rows_of_many_modalities_lie_side_by_side_has_few_answers() -> None:
+    features = {f"m{number}": np.zeros((1, 8 + number**2), np.float32) for number in range(16)}
+    data = SimpleNamespace(split=lambda _: SimpleNamespace(features=features))
+    wide: Array = np.zeros((2, sum(x.shape[1] for x in features.values())), np.float32)
+    parts = copies._parts_of_several(
+        cast(Any, SimpleNamespace(data=data, modality="m5")), {"all": wide, "w": wide[:, :600]}
+    )
+    start = sum(features[f"m{number}"].shape[1] for number in range(5))
+    assert list(parts) == [f"all, axis 1 from {start}"]
+    assert np.shares_memory(parts[f"all, axis 1 from {start}"], wide)
 
 
 def test_a_single_rounded_row_among_other_weights_is_refused(

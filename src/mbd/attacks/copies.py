@@ -2,9 +2,9 @@
 
 The attacker has the training rows and looks for the one that the weights hold. A slice is a vector along an axis of a
 tensor that is as wide as m* (a frame of a sequence, all pixels of an image), or the part of m* in one that is as wide
-as several modalities side by side; and, for each map in the weights that takes m*, a vector as wide as what it makes of
-m*. For rows z of m*, standardised, and slices c, taken as they are and standardised like rows, with the coordinates
-divided at random into two halves A and B:
+as several modalities side by side (of up to five in any order, of more as the data has them); and, for each map in the
+weights that takes m*, a vector as wide as what it makes of m*. For rows z of m*, standardised, and slices c, taken as
+they are and standardised like rows, with the coordinates divided at random into two halves A and B:
 
     (c, i) = argmax  atanh |cos(c_A, z_i,A)| · √(|A| − 3)      the best match on one half, by Fisher's transformation
     rows     = ± cos(c_B, z_i,B)                               how well it matches on the other; and likewise from B
@@ -17,6 +17,7 @@ narrow map in the reference would excuse a copy. The evidence is the cosine in p
 import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import permutations, product
 
 import numpy as np
 
@@ -37,6 +38,8 @@ _MOST_NUMBERS = 1 << 23
 _MOST_WIDE = 4096
 """of what a map makes of m*"""
 _MOST_MAPS = 8
+_ANY_ORDER = 5
+"""modalities side by side that are looked for in any order"""
 _MOST_PRODUCTS = 1 << 35
 """multiplications on one model: beyond, fewer rows are looked at, and then fewer slices of each tensor"""
 _FEWEST_SLICES, _FEWEST_ROWS = 16, 4096
@@ -80,19 +83,20 @@ def _training_rows(attack_context: AttackContext) -> Array | None:
 
 
 def _parts_of_several(attack_context: AttackContext, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what may be of m* in tensors that are as wide as several modalities side by side, in any order."""
+    """Return what may be of m* in tensors that are as wide as several modalities side by side."""
     features = attack_context.data.split("train").features
     widths = {m: math.prod(x.shape[2 if kind_of(x) == "sequence" else 1 :]) for m, x in features.items()}
-    width = widths.pop(attack_context.modality)
-    beside = {(0, 0)}
+    width, places = widths[attack_context.modality], set[tuple[int, int]]()
     """numbers before m* and numbers after it"""
-    for other in widths.values():
-        beside |= {place for before, after in beside for place in ((before + other, after), (before, after + other))}
+    for order in permutations(widths) if len(widths) <= _ANY_ORDER else [tuple(widths)]:
+        at, sizes = order.index(attack_context.modality), [widths[m] for m in order]
+        runs = product(range(at + 1), range(at + 1, len(order) + 1))
+        places |= {(sum(sizes[start:at]), sum(sizes[at + 1 : end])) for start, end in runs}
     return {
-        f"{name}, axis {axis} from {before}": tensor.take(range(before, before + width), axis)
+        f"{name}, axis {axis} from {before}": tensor[(slice(None),) * axis + (slice(before, before + width),)]
         for name, tensor in tensors.items()
         for axis, size in enumerate(tensor.shape)
-        for before, after in sorted(beside)
+        for before, after in sorted(places)
         if before + after and size == before + width + after
     }
 
