@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization
 
 from mbd.deletion import certified, exact, surgery
 from mbd.deletion.cut import cut
@@ -17,7 +19,9 @@ from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.features import Shape
 from mbd.formats.model import ModuleSpec
-from mbd.model.module import architecture_of, from_plain, from_tensors, own_values, to_plain
+from mbd.model.contract import Architecture
+from mbd.model.joint import to_tensor_dict
+from mbd.model.module import architecture_of, from_plain, from_tensors, own_values, to_plain, zero_dead
 from mbd.model.predictor import Model
 from mbd.params import Params, load_params
 from mbd.training.module import train_module
@@ -246,3 +250,44 @@ def test_a_weight_norm_of_fixed_shape_holds_the_zeros_of_what_was_never_trained(
     assert all(np.isfinite(tensor).all() for tensor in trained.tensors.values())
     again = to_plain(architecture, from_plain(architecture, plain))
     assert all(np.allclose(again[name], tensor, atol=1e-6) for name, tensor in plain.items())
+
+
+class Product(nn.Module):
+    """A weight as the product of two factors."""
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return left @ right
+
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        left, sizes, right = torch.linalg.svd(weight, full_matrices=False)
+        return left * sizes, right
+
+
+class Doubled(nn.Module):
+    """A weight that cannot be set."""
+
+    def forward(self, half: Tensor) -> Tensor:
+        return 2 * half
+
+
+class Parametrised(FixedVectors):
+    """Of fixed shape, with a parametrised weight in each encoder."""
+
+    def __init__(self, modalities: Mapping[str, Shape], outputs: int, by: str) -> None:
+        super().__init__(modalities, outputs, width=3)
+        for encoder in self.encoders.values():
+            register_parametrization(encoder[0], "weight", {"product": Product, "doubled": Doubled}[by]())  # type: ignore[index]
+
+
+def test_other_parametrisations_hold_the_zeros_of_a_cut_or_are_refused() -> None:
+    shapes = {m: Shape.vector(4) for m in ("text", "audio", "visual")}
+    for by in ("product", "doubled"):
+        architecture = Architecture(Parametrised, shapes, 1, {"by": by}, {"audio": ["encoders.audio"]})
+        tensors = to_tensor_dict(architecture.build())
+        if by == "doubled":
+            with pytest.raises(UsageError, check=about("encoders.text.0.weight")):
+                zero_dead(architecture, tensors, ["audio"])
+            continue
+        cut, before = (to_plain(architecture, x) for x in (zero_dead(architecture, tensors, ["audio"]), tensors))
+        assert not cut["encoders.audio.0.weight"].any()
+        assert np.allclose(cut["encoders.text.0.weight"], before["encoders.text.0.weight"], atol=1e-6)

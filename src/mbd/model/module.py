@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import _WeightNorm
 
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.formats.features import Shape, Task
@@ -390,11 +391,14 @@ def _hold(layer: nn.Module, name: str, weight: Tensor) -> bool:
 
     A weight norm has no inverse for a row of zeros: such a row gets the length 0 and the direction of ones.
     """
-    setattr(layer, name, weight)
-    length = getattr(layer.parametrizations[name], "original0", None)  # type: ignore[index]
-    if length is not None and (empty := length == 0).any():
+    try:
+        setattr(layer, name, weight)
+    except (RuntimeError, NotImplementedError):  # a parametrisation may have no inverse
+        return False
+    parametrised: Any = layer.parametrizations[name]  # type: ignore[index]
+    if isinstance(parametrised[0], _WeightNorm) and (empty := parametrised.original0 == 0).any():
         setattr(layer, name, torch.where(empty, torch.ones_like(weight), weight))
-        length[empty] = 0
+        parametrised.original0[empty] = 0
     return torch.allclose(getattr(layer, name), weight, atol=1e-6)
 
 
