@@ -146,7 +146,7 @@ def test_kernels_are_those_of_centred_places(model_workspace: Path) -> None:
     rng = np.random.default_rng(0)
     places = [5 + 10**scale * rng.standard_normal((len(attack_context.rows), 7)) for scale in (-1, 2)]
     chosen = np.stack([rng.permutation(len(attack_context.fit))[:9] for _ in range(2)])
-    ((kernel, across),) = kernels(places, attack_context, [chosen])
+    ((kernel, across),) = kernels(places, attack_context.fit, attack_context.score, [chosen])
     for draw in range(2):
         expected, expected_across = np.zeros((9, 9)), np.zeros((len(attack_context.score), 9))
         for place in places:

@@ -29,7 +29,7 @@ from mbd.attacks.extraction import Feeding, activations
 from mbd.attacks.probe import step_by_adam
 from mbd.attacks.relearn import balanced_hits, few_shot, kernels
 from mbd.attacks.target_model import TargetModel
-from mbd.features.rows import Rows
+from mbd.formats.features import lengths_of
 from mbd.model.attachment import Attachment
 from mbd.model.contract import to_tensor
 from mbd.model.losses import task_loss
@@ -52,7 +52,7 @@ _AT_ONCE = 256
 
 def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
     """Return the advantage of the model when m* is plugged in again by k rows, for each k of the parameters."""
-    rows, m = attack_context.rows, attack_context.modality
+    rows = attack_context.rows
     missed, truth = _missed(target_model, attack_context), 2.0 * attack_context.attribute.values[:, None] - 1
     halves = (attack_context, replace(attack_context, fit=attack_context.score, score=attack_context.fit))
     counts = sorted({min(k, len(attack_context.fit)) for k in attack_context.params.relearn_rows})
@@ -64,14 +64,17 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
         if plugged:
             plugged.begin(half, draw)
         for place, k in enumerate(counts):
-            beside = _guess([half.target], half, order[:k], missed)
+            fit = half.fit[order[:k]]
+            beside, of_truth = _guess([half.target], fit, half.score, missed, truth)
             added = plugged.learn(order, k) if plugged else beside
             open_part = missed[half.score]
             products[place, half.score, :, :, draw] = np.stack([_products(x, open_part) for x in (added, beside)], 1)
             if k == counts[0]:
-                layers = plugged.layers() if plugged else target_model.extract(rows, m, fed=True).activations
-                guesses = [_guess(known, half, order[:k], truth) for known in ([*layers.values()], [half.target])]
-                hits[half.score] += ((np.hstack(guesses) > 0) == (truth[half.score] > 0)) * (2 / _DRAWS)
+                index = np.concatenate([fit, half.score])
+                known, guessed = np.split(np.arange(len(index)), [len(fit)])
+                layers = plugged.layers(index) if plugged else _layers(target_model, attack_context, index)
+                [of_layers] = _guess(layers, known, guessed, truth[index])
+                hits[half.score] += (np.hstack([of_layers, of_truth]) > 0) == (truth[half.score] > 0)
     return [
         *(
             AttackEvidence(NAME, f"label_{k}", 0.0, each.reshape(len(rows), -1), advantage, rows.groups, (-2, 2))
@@ -81,7 +84,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
             NAME,
             f"attribute_{counts[0]}",
             0.0,
-            np.hstack([truth, hits]),
+            np.hstack([truth, hits * (2 / _DRAWS)]),
             accuracy_advantage,
             rows.groups,
             limits=(-1, 1),
@@ -90,12 +93,16 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
     ]
 
 
-def _guess(known: Sequence[Array], half: AttackContext, shown: Array, targets: Array) -> Array:
-    """Return what ridge from `known` (of all rows) guesses of the scored rows, fitted on the fit rows at `shown`."""
-    [(kernel, across)] = kernels(known, half, [shown[None]])
-    guess: Array
-    [[guess]] = few_shot(kernel, across, targets[half.fit[shown]][None])
-    return guess
+def _guess(known: Sequence[Array], fit: Array, score: Array, *targets: Array) -> list[Array]:
+    """Return what ridge from `known`, fitted on the rows `fit`, guesses of the rows `score` of each target."""
+    [(kernel, across)] = kernels(known, fit, score, [np.arange(len(fit))[None]])
+    return [guess for [guess] in few_shot(kernel, across, *(target[fit][None] for target in targets))]
+
+
+def _layers(target_model: TargetModel, attack_context: AttackContext, index: Array) -> list[Array]:
+    """Return the activations of some rows with m* fed, in a model that is as it was released."""
+    seen = target_model.extract(attack_context.rows, attack_context.modality, fed=True)
+    return [x[index] for x in seen.activations.values()]
 
 
 def _products(added: Array, open_part: Array) -> Array:
@@ -157,6 +164,9 @@ class _Plugged:
         self._seed, self._task = 0, attack_context.data.manifest.task
         kind = torch.int64 if self._task == "classification" else torch.float32
         self._labels = torch.from_numpy(np.asarray(attack_context.rows.labels)).to(kind)
+        features, available = self._feeding(attack_context.rows, retained)
+        self._features = {name: to_tensor(x) for name, x in features.items()}
+        self._available = {name: torch.from_numpy(bits) for name, bits in available.items()}
 
     def begin(self, half: AttackContext, seed: int) -> None:
         """Take the rows of one half, and fresh weights of a seed: those of the factory in another order."""
@@ -172,30 +182,32 @@ class _Plugged:
         # Where k takes all fit rows, a quarter of them are kept for the choice of a step.
         shown, others = np.split(drawn, [min(k, 3 * len(drawn) // 4)])
         self._train(shown, others[:_OTHERS], half.draw(NAME, "batches", *names))
-        draw, m = half.draw(NAME, "donors", *names), half.modality
-        donors = [np.resize(draw.permutation(drawn), len(half.rows)) for _ in range(_DONORS)]
-        of_others = [self._answer(half.rows.swapped(m, index).take(half.score)) for index in donors]
-        effect: Array = self._answer(half.rows.take(half.score)) - np.mean(of_others, axis=0)
+        draw = half.draw(NAME, "donors", *names)
+        donors = [np.resize(draw.permutation(drawn), len(half.rows))[half.score] for _ in range(_DONORS)]
+        given = np.stack([half.score, *donors])
+        answers = self._answer(np.tile(half.score, len(given)), given.ravel()).reshape(*given.shape, -1)
+        effect: Array = answers[0] - answers[1:].mean(0)
         return effect
 
-    def layers(self) -> dict[str, Array]:
-        """Return the activations of all rows with m* fed."""
-        rows, m = self._half.rows, self._half.modality
+    def layers(self, index: Array) -> list[Array]:
+        """Return the activations of some rows with m* fed."""
+        rows, m = self._half.rows.take(index), self._half.modality
         if self._map is not None:
             mapped = np.asarray(rows.features[m], np.float32) @ self._map.detach().numpy()
             rows = replace(rows, features={**rows.features, m: mapped})
-        return activations(self._backbone, self._feeding, rows)
+        return [*activations(self._backbone, self._feeding, rows).values()]
 
     def _put(self, values: Sequence[Tensor]) -> None:
         with torch.no_grad():
             for (parameter, _), value in zip(self._trained, values, strict=True):
                 parameter.copy_(value)
 
-    def _answer(self, rows: Rows) -> Array:
-        """Return scores, or probabilities, of rows with m* fed."""
+    def _answer(self, index: Array, given: Array) -> Array:
+        """Return scores, or probabilities, of some rows, each with the m* of the row that is given."""
+        ends = range(_AT_ONCE, len(index), _AT_ONCE)
         with torch.no_grad():
-            parts = np.split(np.arange(len(rows)), range(_AT_ONCE, len(rows), _AT_ONCE))
-            outputs = torch.cat([self._run(rows.take(part)) for part in parts])
+            parts = zip(np.split(index, ends), np.split(given, ends), strict=True)
+            outputs = torch.cat([self._run(*part) for part in parts])
         answers = outputs.softmax(1) if self._task == "classification" else outputs
         return answers.double().nan_to_num(0.0).numpy()
 
@@ -231,16 +243,15 @@ class _Plugged:
                 yield step
 
     def _loss(self, index: Array) -> Tensor:
-        return task_loss(
-            self._run(self._half.rows.take(index)), self._labels[torch.from_numpy(index)], self._task
-        ).mean()
+        return task_loss(self._run(index, index), self._labels[torch.from_numpy(index)], self._task).mean()
 
-    def _run(self, rows: Rows) -> Tensor:
-        features, available = self._feeding(rows, self._feeding.retained)
-        given, modality = {name: to_tensor(x) for name, x in features.items()}, self._half.modality
+    def _run(self, index: Array, given: Array) -> Tensor:
+        """Return the outputs of some rows, each with the m* of the row that is given."""
+        m, own, others = self._half.modality, torch.from_numpy(given), torch.from_numpy(index)
+        features = {name: x[own if name in (m, lengths_of(m)) else others] for name, x in self._features.items()}
         if self._map is not None:
-            given[modality] = given[modality].float() @ self._map
-        outputs: Tensor = self._network(given, {m: torch.from_numpy(bits) for m, bits in available.items()})
+            features[m] = features[m].float() @ self._map
+        outputs: Tensor = self._network(features, {name: bits[others] for name, bits in self._available.items()})
         return outputs
 
 

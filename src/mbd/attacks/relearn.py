@@ -37,7 +37,9 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
     counts = sorted({min(k, len(attack_context.fit)) for k in attack_context.params.relearn_rows})
     shots = [_shots(k, attack_context) for k in counts]
     evidence = []
-    for k, chosen, (kernel, across) in zip(counts, shots, kernels(layers, attack_context, shots), strict=True):
+    for k, chosen, (kernel, across) in zip(
+        counts, shots, kernels(layers, attack_context.fit, attack_context.score, shots), strict=True
+    ):
         known = attack_context.fit[chosen]
         attributes, guessed = few_shot(kernel, across, attribute[known], attack_context.own[known])
         # k rows of one class teach nothing, and the prediction is 0 but for rounding: a guess without information.
@@ -73,11 +75,9 @@ def _shots(k: int, attack_context: AttackContext) -> Array:
     return np.stack([draw.permutation(len(attack_context.fit))[:k] for _ in range(_DRAWS)])
 
 
-def kernels(
-    layers: Sequence[Array], attack_context: AttackContext, shots: Sequence[Array]
-) -> list[tuple[Array, Array]]:
-    """Return for each array of shots the kernel of its rows (draws × k × k), and of scored rows with them."""
-    fit, rows = attack_context.fit, np.concatenate([attack_context.fit, attack_context.score])
+def kernels(layers: Sequence[Array], fit: Array, score: Array, shots: Sequence[Array]) -> list[tuple[Array, Array]]:
+    """Return for each array of shots (of the fit rows) the kernel of its rows (draws × k × k), and of scored rows."""
+    rows = np.concatenate([fit, score])
     drawn = np.concatenate([_counts(chosen, len(fit)) for chosen in shots])
     mixed = _mixed(layers[:_AT_ONCE], len(fit), rows, drawn, 1 / max(len(layers), 1))
     for start in range(_AT_ONCE, len(layers), _AT_ONCE):
