@@ -42,3 +42,5 @@ class WebhookState(Record):
     """earlier events are done with"""
     delivered: tuple[EventId, ...] = ()
     """events from `since` on that it has received or refused"""
+    replays: int = 0
+    """how often `since` was moved back: an event that was under way meanwhile is sent again"""

@@ -135,8 +135,8 @@ class Model:
     def __repr__(self) -> str:
         """Return what it is and takes, and what is promised of it, in two lines."""
         takes = ", ".join(f"{name} {size}" for name, size in self.modalities.items())
-        gone = ", ".join(self.record.revoked) or "nothing"
-        return f"Model({self.record.backbone}, {self.record.task}: {takes})\n  deleted: {gone}; {self.guarantee.kind}"
+        gone = f"{', '.join(self.record.revoked)}; {self.guarantee.kind}" if self.record.revoked else "nothing"
+        return f"Model({self.record.backbone}, {self.record.task}: {takes})\n  deleted: {gone}"
 
     @property
     def modalities(self) -> dict[str, int]:

@@ -109,7 +109,7 @@ class Webhook(Background):
 
     def replay(self, since: datetime) -> int:
         """Send all events from a time on again; return how many that are."""
-        self._change(lambda _: WebhookState(since=since))
+        self._change(lambda known: WebhookState(since=since, replays=known.replays + 1 if known else 1))
         self.wake()
         return len(self.index.events(since.timestamp()))
 
@@ -135,26 +135,33 @@ class Webhook(Background):
             self._change(lambda known: known or WebhookState(since=now()))
         if not self.index.complete:
             return True  # what ends the first scan wakes it
+        replays = self._state.replays if self._state else 0
         for event in self.pending():
             if self._stop.is_set():
                 return True
             if not self._post(event):
                 self.failures += 1
                 return False
-            self._done_with(event)
+            self._done_with(event, replays)
         return True
 
-    def _done_with(self, event: RequestEvent) -> None:
-        """Note that an event was delivered; ids are dropped once no new event can be as old as theirs."""
+    def _done_with(self, event: RequestEvent, replays: int) -> None:
+        """Note that an event was delivered, unless a replay was asked for since `replays` of them.
+
+        Ids are dropped once no new event can be as old as theirs.
+        """
 
         def changed(known: WebhookState | None) -> WebhookState:
-            known = known or WebhookState(since=now())
+            known = known or WebhookState(since=now(), replays=replays)
+            if known.replays != replays:
+                return known
             delivered = tuple(dict.fromkeys((*known.delivered, event.id)))
             if len(delivered) < _KEPT:
-                return WebhookState(since=known.since, delivered=delivered)
+                return known.model_copy(update={"delivered": delivered})
             start = max(known.since, datetime.fromtimestamp(event.at, UTC) - _LATE)
             later = {each.id for each in self.index.events(start.timestamp())}
-            return WebhookState(since=start, delivered=tuple(each for each in delivered if each in later))
+            kept = tuple(each for each in delivered if each in later)
+            return known.model_copy(update={"since": start, "delivered": kept})
 
         self._change(changed)
 
