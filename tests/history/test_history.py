@@ -131,6 +131,28 @@ def test_a_deletion_that_was_inherited_is_in_doubt_with_the_certificate_of_it(
         assert current.digest == again
 
 
+@pytest.mark.parametrize(("again", "once_more"), [(True, True), (True, False), (False, False)])
+def test_a_later_release_is_in_doubt_unless_what_it_inherits_was_deleted_again(
+    golden_store: GoldenStore, again: bool, once_more: bool
+) -> None:
+    """Also if it was made of the files of a release that was refuted before; not if that is withdrawn once more."""
+    predicate = golden("surgery").predicate
+    golden_store.registration(sees=("text", "audio", "visual"))
+    first = golden_store.certificate()
+    golden_store.audit(first, decision="refused", reasons=("audio leaks",))
+    if again:
+        golden_store.certificate(days=80)  # of audio, from the registered model
+    later = predicate.deleted.model_copy(update={"modalities": ("visual",), "revoked": ("audio", "visual")})
+    inputs = {m: size for m, size in predicate.structure.inputs.items() if m != "visual"}
+    structure = predicate.structure.model_copy(update={"inputs": inputs})
+    newest = golden_store.certificate(deleted=later, structure=structure)
+    if once_more:
+        golden_store.revoke(first)
+    history = history_of(golden_store)
+    assert (history.model(predicate.model).current == history.certificates[newest]) is again
+    assert history.shows(newest, predicate.model, ["audio"]) is again
+
+
 def test_statements_about_a_certificate_are_in_the_order_of_the_log(golden_store: GoldenStore) -> None:
     certificate, other = golden_store.certificate(), golden_store.certificate("exact")
     audited = golden_store.audit(certificate)

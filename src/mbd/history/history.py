@@ -208,10 +208,11 @@ def _respects(release: Release, person: CertificateFacts) -> bool:
     return person.index <= release.index
 
 
-def _inherits(later: CertificateFacts, earlier: CertificateFacts) -> bool:
-    """Return whether a certificate lists as revoked what an earlier one, and not itself, has deleted."""
-    inherited = set(later.revoked).difference(later.modalities).intersection(earlier.modalities)
-    return later.index > earlier.index and earlier.scope == "modalities" and bool(inherited)
+def _inherited(later: CertificateFacts, earlier: CertificateFacts) -> set[str]:
+    """Return what a certificate lists as revoked and an earlier one, and not itself, has deleted."""
+    if later.index < earlier.index or earlier.scope == "subjects":
+        return set()
+    return set(later.revoked).difference(later.modalities).intersection(earlier.modalities)
 
 
 def _ready(base: RegistrationFacts, persons: Iterable[CertificateFacts]) -> tuple[ReferenceFacts, ...]:
@@ -298,15 +299,19 @@ class History:
 
         Attacks on a release are after what it has deleted itself, so a deletion that it inherits is as good as the
         certificate of that; and of a release that an audit refutes, any of its deletions may be the one that leaks. An
-        exact release has never seen what its lineage deleted. What is issued later starts from another release.
+        exact release has never seen what its lineage deleted. What is issued after a certificate was disowned starts
+        from another release if there is one that has deleted the same.
         """
-        disowned = {c: s.index for c in certificates for s in self.about(c.digest) if s.effect in _DISOWNED}
-        return {
-            c.digest: other.digest
-            for other, index in disowned.items()
-            for c in certificates
-            if c.kind != "exact" and c.index < index and (_inherits(c, other) or _inherits(other, c))
-        }
+        effects = {c: [s.index for s in self.about(c.digest) if s.effect in _DISOWNED] for c in certificates}
+        disowned = {c: indices[0] for c, indices in effects.items() if indices}
+        unproven, proven = dict[str, str](), set[str]()
+        for c in effects:
+            for other, index in disowned.items() if c.kind != "exact" else ():
+                if _inherited(other, c) or _inherited(c, other) - (proven if c.index > index else set()):
+                    unproven[c.digest] = other.digest
+            if c not in disowned and (c.kind == "exact" or c.scope == "modalities"):
+                proven.update(c.revoked if c.kind == "exact" else c.modalities)
+        return unproven
 
     def reinstated(self, certificate: CertificateFacts) -> set[str]:
         """Return the modalities that may be taken again, by statements that list the certificate."""
