@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
@@ -25,9 +26,9 @@ from typing import Annotated
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from mbd.errors import DataError, VerificationError
-from mbd.files import canonical_digest, write_file
+from mbd.files import write_file
 from mbd.formats.layout import certificate_name
-from mbd.formats.statement import AnyStatement, DeletionStatement, RegistrationStatement, subject_certificates
+from mbd.formats.statement import DeletionStatement, RegistrationStatement, subject_certificates
 from mbd.formats.verdict import Decision
 from mbd.history.facts import (
     CertificateFacts,
@@ -50,12 +51,10 @@ from mbd.verifier.verdict import decide, problems_of
 
 _THREADS = 16
 _LOG = logging.getLogger(__name__)
-
-
 Bytes = Annotated[bytes, PlainSerializer(lambda data: data.hex(), str), PlainValidator(bytes.fromhex)]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Memory:
     """What was kept of one log; by default, nothing."""
 
@@ -65,8 +64,10 @@ class Memory:
     """how many entries were read, all of which could be"""
     edge: dict[int, list[Bytes]] = field(default_factory=dict)
     """hashes of the partial tiles of this size, by level"""
-    certificates: list[CertificateFacts] = field(default_factory=list)
-    registrations: list[RegistrationFacts] = field(default_factory=list)
+    certificates: dict[str, CertificateFacts] = field(default_factory=dict)
+    """by digest"""
+    registrations: dict[str, RegistrationFacts] = field(default_factory=dict)
+    """by digest"""
     statements: list[StatementFacts] = field(default_factory=list)
     findings: list[EntryFinding] = field(default_factory=list)
 
@@ -141,152 +142,94 @@ class LogReplay:
         log, _ = open_log(self._store, trust, max(memory, self._seen, key=lambda known: known.seen.size))
         file = cache_file(self._store.url, trust) if self._cached else None
         known = self._known or _read_kept(file)
-        entries = _Entries(self._store, trust, log, known)
-        whole = entries.read_all(pause)
-        if not whole and known.size:  # what was kept may be of another log, which counts here no longer
+        start = known if known.trust == trust.digest else Memory()
+        kept, read = _replay(self._store, trust, log, start, pause)
+        if not _leads_to_root(kept, log) and known.size:  # what was kept may be of a log that counts here no longer
             known = Memory()
-            entries = _Entries(self._store, trust, log, known)
-            whole = entries.read_all(pause)
-        if not whole:
-            raise _damaged()
+            kept, read = _replay(self._store, trust, log, known, pause)
+        if not _leads_to_root(kept, log):
+            raise VerificationError(
+                "the log is damaged: its entries do not lead to the root that is signed",
+                hint="`mbd log check` finds all damage; restore the object from a copy of the store",
+            )
+        history = History(
+            self._store,
+            log.head if log.size else None,
+            kept.certificates,
+            tuple(kept.statements),
+            tuple(kept.findings),
+            read,
+            registrations=kept.registrations,
+        )
         self._known, self._seen = known, LogMemory(seen=head_of(log), url=location(self._store.url))
-        if entries.read and not entries.blocked:
-            self._known = entries.to_cache()
-            _write_kept(file, self._known)
+        if read and not history.blocking:  # entries that could not be read are tried again the next time
+            self._known = kept
+            _write_kept(file, kept)
         if self._cached:
             remember(log)
-        return entries.history()
+        return history
 
 
-class _Entries:
-    """Reads the entries of a log that the cache lacks, and keeps what is needed of them."""
+def _leads_to_root(kept: Memory, log: Log) -> bool:
+    return head_of(log) == Head(size=kept.size, root=Edge(kept.size, kept.edge).root.hex())
 
-    def __init__(self, store: Store, trust: Trust, log: Log, known: Memory) -> None:
-        self._store, self._trust, self._log = store, trust, log
-        self._digest = canonical_digest(trust.to_plain())
-        start = known if known.trust == self._digest else Memory()
-        self._edge = Edge(start.size, start.edge)
-        self._certificates = {c.digest: c for c in start.certificates}
-        self._registrations = {r.digest: r for r in start.registrations}
-        self._statements, self._findings = list(start.statements), list(start.findings)
-        self.read = 0
 
-    def read_all(self, pause: Callable[[], None]) -> bool:
-        """Read all entries up to the head; return whether they lead to its root."""
-        entries = self._log.entries(self._edge.size)
-        with ThreadPoolExecutor(_THREADS) as readers:
-            while block := list(islice(entries, WIDTH)):
-                pause()
-                for _, leaf in block:
-                    deque(self._edge.add(leaf_hash(leaf)), maxlen=0)
-                # Several entries have the same checkpoint: each is read once, before the envelopes.
-                deque(readers.map(self._log.kept_checkpoint, (index + 1 for index, _ in block)), maxlen=0)
-                for entry in readers.map(self._fetch, block):  # others are read while one is verified
-                    self._keep(_judge(self._trust, entry))
-        return head_of(self._log) == Head(size=self._edge.size, root=self._edge.root.hex())
+def _replay(store: Store, trust: Trust, log: Log, start: Memory, pause: Callable[[], None]) -> tuple[Memory, int]:
+    """Read the entries that `start` lacks; return what is kept of all of them, and how many were read."""
 
-    def history(self) -> History:
-        """Return what all entries say."""
-        head = self._log.head if self._log.size else None
-        findings = tuple(self._findings)
-        statements = tuple(self._statements)
-        return History(
-            self._store, head, self._certificates, statements, findings, self.read, registrations=self._registrations
-        )
-
-    @property
-    def blocked(self) -> bool:
-        """Whether an entry could not be read: it is tried again the next time."""
-        return any(finding.blocks for finding in self._findings)
-
-    def to_cache(self) -> Memory:
-        """Return what to keep for the next time."""
-        return Memory(
-            trust=self._digest,
-            size=self._edge.size,
-            edge=self._edge.partial,
-            certificates=list(self._certificates.values()),
-            registrations=list(self._registrations.values()),
-            statements=self._statements,
-            findings=self._findings,
-        )
-
-    def _fetch(self, entry: tuple[int, bytes]) -> "_Fetched":
-        """Return the envelope of an entry, or why there is none."""
+    def fetch(entry: tuple[int, bytes]) -> tuple[bytes, Logged] | EntryFinding:
+        """Return the envelope of an entry, and when it was logged; or why there is none."""
         index, digest = entry[0], entry[1].hex()
         try:
-            data = self._store.read(certificate_name(digest), sha256=digest)
+            data = store.read(certificate_name(digest), sha256=digest)
         except (DataError, VerificationError) as error:
             verdict: Decision = "forged or damaged" if isinstance(error, VerificationError) else "not verified"
-            return _Fetched(index, digest, EntryFinding(index, digest, error.problem, blocks=True, verdict=verdict))
-        return _Fetched(index, digest, data, Logged(index, self._log.first_checkpoint_with(index).time))
+            return EntryFinding(index, digest, error.problem, blocks=True, verdict=verdict)
+        return data, Logged(index, log.first_checkpoint_with(index).time)
 
-    def _keep(self, entry: "_Judged") -> None:
-        self.read += 1
-        if isinstance(entry.facts, EntryFinding):
-            self._findings.append(entry.facts)
-        elif isinstance(entry.facts, CertificateFacts):
-            self._certificates.setdefault(entry.digest, entry.facts)
-        elif isinstance(entry.facts, RegistrationFacts):
-            self._registrations.setdefault(entry.digest, entry.facts)
-        if entry.statement is not None:
-            for about in subject_certificates(entry.statement):
-                certificate = self._certificates.get(about)
-                facts = statement_facts(entry.index, entry.digest, entry.statement, about, certificate)
-                self._statements.append(facts)
-
-
-@dataclass(frozen=True)
-class _Fetched:
-    """An entry and its envelope, or why there is none."""
-
-    index: int
-    digest: str
-    data: bytes | EntryFinding
-    logged: Logged | None = None
+    copies = {name: copy(getattr(start, name)) for name in ("certificates", "registrations", "statements", "findings")}
+    kept = Memory(**copies)
+    edge, entries = Edge(start.size, start.edge), log.entries(start.size)
+    with ThreadPoolExecutor(_THREADS) as readers:
+        while block := list(islice(entries, WIDTH)):
+            pause()
+            for _, leaf in block:
+                deque(edge.add(leaf_hash(leaf)), maxlen=0)
+            # Several entries have the same checkpoint: each is read once, before the envelopes.
+            deque(readers.map(log.kept_checkpoint, (index + 1 for index, _ in block)), maxlen=0)
+            for (index, leaf), fetched in zip(block, readers.map(fetch, block), strict=True):
+                _keep(kept, trust, index, leaf.hex(), fetched)  # others are read while one is verified
+    kept.trust, kept.size, kept.edge = trust.digest, edge.size, edge.partial
+    return kept, edge.size - start.size
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """What is kept of an entry."""
-
-    index: int
-    digest: str
-    facts: EntryFinding | CertificateFacts | RegistrationFacts | None = None
-    statement: AnyStatement | None = None
-    """one about certificates"""
-
-
-def _judge(trust: Trust, entry: _Fetched) -> _Judged:
-    """Make all steps of verification for an entry; return what is kept of its statement, or why there is none."""
-    index, digest, logged = entry.index, entry.digest, entry.logged
-    if isinstance(entry.data, EntryFinding) or logged is None:
-        return _Judged(index, digest, entry.data if isinstance(entry.data, EntryFinding) else None)
-    verified = verify_logged(entry.data, trust, logged)
+def _keep(kept: Memory, trust: Trust, index: int, digest: str, fetched: tuple[bytes, Logged] | EntryFinding) -> None:
+    """Make all steps of verification for an entry; keep the facts of its statement, or why it does not count."""
+    if isinstance(fetched, EntryFinding):
+        kept.findings.append(fetched)
+        return
+    verified = verify_logged(fetched[0], trust, fetched[1])
     if problem := next(iter(problems_of(verified.checks)), None):
         reason, blocks = f"{problem.name}: {problem.reason}", not is_void(verified, trust, index)
-        return _Judged(index, digest, EntryFinding(index, digest, reason, blocks, decide([problem])))
+        kept.findings.append(EntryFinding(index, digest, reason, blocks, decide([problem])))
+        return
     statement = verified.require()
-    facts: CertificateFacts | RegistrationFacts | None = None
     if isinstance(statement, DeletionStatement):
-        facts = certificate_facts(index, digest, statement)
+        kept.certificates.setdefault(digest, certificate_facts(index, digest, statement))
     elif isinstance(statement, RegistrationStatement):
-        facts = registration_facts(index, digest, statement)
-    return _Judged(index, digest, facts, statement if subject_certificates(statement) else None)
-
-
-def _damaged() -> VerificationError:
-    return VerificationError(
-        "the log is damaged: its entries do not lead to the root that is signed",
-        hint="`mbd log check` finds all damage; restore the object from a copy of the store",
-    )
+        kept.registrations.setdefault(digest, registration_facts(index, digest, statement))
+    for about in subject_certificates(statement):
+        certificate = kept.certificates.get(about)
+        kept.statements.append(statement_facts(index, digest, statement, about, certificate))
 
 
 def list_lost_entries(log: Log, trust: Trust) -> list[str]:
     """Say which entries are lost, of those that were read here before, if this log is the one that counts."""
     kept = _read_kept(cache_file(read_memory(trust).url, trust))
-    entries = {c.index: (c.digest, f"certificate of {c.model}, {', '.join(c.modalities)}") for c in kept.certificates}
-    entries |= {r.index: (r.digest, f"registration of {r.model}") for r in kept.registrations}
+    entries = {
+        c.index: (c.digest, f"certificate of {c.model}, {', '.join(c.modalities)}") for c in kept.certificates.values()
+    }
+    entries |= {r.index: (r.digest, f"registration of {r.model}") for r in kept.registrations.values()}
     entries |= {s.index: (s.digest, f"{s.kind} of {s.about[:16]}") for s in kept.statements if s.index not in entries}
     return [
         f"entry {index}: {digest[:16]}, {what}"
