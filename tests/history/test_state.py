@@ -15,13 +15,15 @@ from mbd.formats.layout import certificate_name
 from mbd.formats.statement import AnyStatement, DeletionStatement, to_payload
 from mbd.history.entries import CertificateEntry, InvalidCertificate, read_entries, read_entry
 from mbd.history.facts import certificate_facts, statement_facts
+from mbd.history.history import History
 from mbd.history.replay import read_history
-from mbd.history.state import Status, states_in, status_in, status_of
+from mbd.history.state import Status, states_in, status_in
 from mbd.log.check import adopt_log
 from mbd.log.checkpoint import leaf_of
 from mbd.log.reader import Log
 from mbd.log.tiles import claim_name
 from mbd.records import now
+from mbd.storage.folder import FolderStore
 from mbd.storage.store import Store
 from mbd.trust.commitments import Commitments
 from mbd.trust.keys import make_keys, sign_statement
@@ -64,8 +66,9 @@ def golden_store(model_workspace: ModelWorkspace, tmp_path: Path) -> LifecycleSt
 
 def states(certificate: DeletionStatement, *about: AnyStatement, after: timedelta = DAY) -> Status:
     facts = certificate_facts(0, OLD, certificate)
-    said = [statement_facts(index, NEW, statement, OLD, facts) for index, statement in enumerate(about, start=1)]
-    return status_of(facts, [one for one in said if one], certificate.predicate.issued + after)
+    statements = (statement_facts(index, NEW, statement, OLD, facts) for index, statement in enumerate(about, start=1))
+    history = History(FolderStore(Path("nowhere")), None, {OLD: facts}, tuple(statements))
+    return status_in(history, facts, certificate.predicate.issued + after)
 
 
 def test_the_state_of_a_certificate_follows_from_the_statements_about_it(

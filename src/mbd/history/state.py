@@ -14,7 +14,7 @@ the certificate itself, signed and logged, and are read in the log's order (:mod
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Literal
@@ -84,72 +84,6 @@ def reaudit_by(certificate: CertificateFacts, about: Iterable[StatementFacts]) -
     return max([certificate.reaudit_by, *audits])
 
 
-def status_of(
-    certificate: CertificateFacts,
-    about: Iterable[StatementFacts],
-    at: datetime,
-    problem: str | None = None,
-    outdated: str | None = None,
-    lost: str | None = None,
-) -> Status:
-    """Return the state of a certificate at a time: the gravest of those that apply, and why.
-
-    Args:
-        certificate: The certificate.
-        about: All statements about it.
-        at: The time.
-        problem: Why there may be more statements about it than are known.
-        outdated: Why its model may no longer be used under its name.
-        lost: Which of its deletions a later release does not keep.
-
-    """
-    about = list(about)
-    due = reaudit_by(certificate, about)
-    state, words, time, reason = next(_states(certificate, about, due, at, problem, outdated))
-    text = words.format(time=time, reason=reason) + (
-        f"; {lost}" if lost and STATE_VERDICTS[state] == "replaced" else ""
-    )
-    return Status(state=state, decision=_decision(state, problem or lost), reason=text, reaudit_by=due)
-
-
-def _decision(state: CertificateState, doubt: str | None) -> Decision:
-    """Return the verdict that a state leads to; `doubt`: why it cannot be known whether what was deleted is kept."""
-    return "not verified" if doubt and STATE_VERDICTS[state] == "replaced" else STATE_VERDICTS[state]
-
-
-def _states(
-    certificate: CertificateFacts,
-    about: Sequence[StatementFacts],
-    due: datetime,
-    at: datetime,
-    problem: str | None,
-    outdated: str | None,
-) -> Iterator[tuple[CertificateState, str, datetime, str]]:
-    """Yield the states that apply, the gravest first, and why: words, with the time and the reason to put into them."""
-    for state, words in _WORDS.items():
-        for statement in about:
-            if statement.effect == state:
-                yield state, words, statement.issued, statement.reason
-    if outdated:
-        yield "outdated", "{reason}", at, outdated
-    if certificate.issued > at + CLOCKS_DIFFER_BY:
-        yield "unknown", "its signing time is in the future, {time:%Y-%m-%d %H:%M:%SZ}", certificate.issued, ""
-    if problem:
-        yield "unknown", "{reason}", at, problem
-    attacked = certificate.scope == "modalities"
-    if at > due:
-        before = "the next audit was due by" if attacked else "it held until"
-        yield "overdue", before + " {time:%Y-%m-%d}", due, ""
-    until = "next audit by" if attacked else "holds until"
-    yield "valid", until + " {time:%Y-%m-%d}{reason}", due, _overruled(about)
-
-
-def _overruled(about: Iterable[StatementFacts]) -> str:
-    """Say what of a certificate was overruled: what it revoked may be taken again by other releases of the name."""
-    again = (f"; {', '.join(s.modalities)} reinstated {s.issued:%Y-%m-%d}" for s in about if s.modalities)
-    return "".join(again)
-
-
 def status_in(
     history: History,
     certificate: CertificateFacts,
@@ -158,7 +92,7 @@ def status_in(
     *,
     max_age: timedelta | None = MAX_AGE,
 ) -> Status:
-    """Return the state of a certificate at a time as a history has it.
+    """Return the state of a certificate at a time as a history has it: the gravest of those that apply, and why.
 
     Args:
         history: What the log says.
@@ -168,11 +102,48 @@ def status_in(
         max_age: How old the log's checkpoint may be; an older one may hide later statements. None: any age.
 
     """
-    model, about = history.model(certificate.model), history.about(certificate.digest)
-    problem, lost = problem or history.problem(at, max_age), model.lost.get(certificate.digest)
-    status = status_of(certificate, about, at, problem, model.problem(certificate), lost)
-    replaced = STATE_VERDICTS[status.state] == "replaced"
-    return status.model_copy(update={"successor": _find_successor(history, certificate)}) if replaced else status
+    problem, lost = problem or history.problem(at, max_age), history.model(certificate.model).lost
+    state, words, time, reason = next(_states(history, certificate, at, problem))
+    replaced, kept = STATE_VERDICTS[state] == "replaced", lost.get(certificate.digest)
+    return Status(
+        state=state,
+        decision=_decision(state, problem or kept),
+        reason=words.format(time=time, reason=reason) + (f"; {kept}" if kept and replaced else ""),
+        reaudit_by=reaudit_by(certificate, history.about(certificate.digest)),
+        successor=_find_successor(history, certificate) if replaced else None,
+    )
+
+
+def _decision(state: CertificateState, doubt: str | None) -> Decision:
+    """Return the verdict that a state leads to; `doubt`: why it cannot be known whether what was deleted is kept."""
+    return "not verified" if doubt and STATE_VERDICTS[state] == "replaced" else STATE_VERDICTS[state]
+
+
+def _states(
+    history: History, certificate: CertificateFacts, at: datetime, problem: str | None
+) -> Iterator[tuple[CertificateState, str, datetime, str]]:
+    """Yield the states that apply, the gravest first, and why: words, with the time and the reason to put into them.
+
+    `problem` says why there may be more statements about the certificate than are known.
+    """
+    about = history.about(certificate.digest)
+    for state, words in _WORDS.items():
+        for statement in about:
+            if statement.effect == state:
+                yield state, words, statement.issued, statement.reason
+    if outdated := history.model(certificate.model).problem(certificate):
+        yield "outdated", "{reason}", at, outdated
+    if certificate.issued > at + CLOCKS_DIFFER_BY:
+        yield "unknown", "its signing time is in the future, {time:%Y-%m-%d %H:%M:%SZ}", certificate.issued, ""
+    if problem:
+        yield "unknown", "{reason}", at, problem
+    attacked, due = certificate.scope == "modalities", reaudit_by(certificate, about)
+    if at > due:
+        before = "the next audit was due by" if attacked else "it held until"
+        yield "overdue", before + " {time:%Y-%m-%d}", due, ""
+    until = "next audit by" if attacked else "holds until"
+    again = (f"; {', '.join(s.modalities)} reinstated {s.issued:%Y-%m-%d}" for s in about if s.modalities)
+    yield "valid", until + " {time:%Y-%m-%d}{reason}", due, "".join(again)
 
 
 def _find_successor(history: History, certificate: CertificateFacts) -> Successor | None:
@@ -202,10 +173,8 @@ def states_in(history: History, at: datetime, problem: str | None) -> dict[str, 
     """
     states = {}
     for certificate in history.certificates.values():
-        model, about = history.model(certificate.model), history.about(certificate.digest)
-        due, outdated = reaudit_by(certificate, about), model.problem(certificate)
-        state = next(_states(certificate, about, due, at, problem, outdated))[0]
-        states[certificate.digest] = state, _decision(state, problem or model.lost.get(certificate.digest))
+        state, lost = next(_states(history, certificate, at, problem))[0], history.model(certificate.model).lost
+        states[certificate.digest] = state, _decision(state, problem or lost.get(certificate.digest))
     return states
 
 
