@@ -2,13 +2,18 @@
 
 The list is set for the time of a step (:func:`used`; :mod:`mbd.steps.step` does it, from `purge.tombstones`). It is
 read when the first digest is checked. Without a list, or with an empty one, nothing is refused.
+
+`purge.tombstones` is a file that every purge and scan updates (:func:`read_digests`), or the URL of a store, whose
+tombstones are read as :mod:`mbd.history.tombstones` describes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 from mbd.errors import DataError
+from mbd.files import write_file
 
 _read: Callable[[], frozenset[str]] | None = None
 
@@ -40,3 +45,22 @@ def refuse(digests: Iterable[str], where: object, hint: str) -> None:
                 value=f"sha256 {digest}",
                 hint=hint,
             )
+
+
+def read_digests(file: Path) -> frozenset[str]:
+    """Return the digests in a list; none if the file does not exist."""
+    try:
+        return frozenset(file.read_text(encoding="ascii").split())
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            "the list of tombstones cannot be read",
+            file=file,
+            hint="remove it; `mbd purge scan --store URL` writes it again",
+        ) from error
+
+
+def write_digests(file: Path, digests: Iterable[str]) -> None:
+    """Write a list of digests."""
+    write_file(file, "".join(f"{digest}\n" for digest in sorted(digests)))

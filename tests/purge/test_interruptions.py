@@ -15,7 +15,7 @@ import pytest
 from mbd.cli import main
 from mbd.formats.statement import PurgeStatement
 from mbd.history.entries import read_entry
-from mbd.purge.tombstone_store import begin
+from mbd.history.tombstones import begin
 from mbd.records import now
 from mbd.steps import publish, purge
 from mbd.storage import open_store

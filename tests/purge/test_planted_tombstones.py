@@ -11,11 +11,11 @@ from mbd.files import sha256_file
 from mbd.formats.files import CERTIFICATE, MODEL, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name
 from mbd.formats.purge import Target
-from mbd.history.tombstones import PREFIX
+from mbd.history.tombstones import PREFIX, begin, begun
 from mbd.model.checkpoint import load_model
 from mbd.purge.targets import Targets
-from mbd.purge.tombstone_store import begin, begun, purged_digests
 from mbd.steps import purge
+from mbd.steps.step import purged_digests
 from tests.purge.planted import plant_tombstones
 from tests.purge.workspace import PurgeWorkspace, digests_below
 

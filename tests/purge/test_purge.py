@@ -9,7 +9,7 @@ from mbd.errors import UsageError
 from mbd.files import sha256_file
 from mbd.formats.statement import PurgeStatement, to_payload
 from mbd.history.entries import read_entry
-from mbd.purge.tombstone_store import store_tombstones
+from mbd.history.tombstones import store_tombstones
 from mbd.records import now
 from tests.purge.workspace import PurgeWorkspace, digests_below, holding
 

@@ -12,14 +12,15 @@ from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file, write_file
 from mbd.formats.files import WEIGHTS
+from mbd.history.tombstones import store_tombstones
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import open_for
 from mbd.outputs import step_run
 from mbd.params import Params
 from mbd.purge.hook import check_push, install_hook
 from mbd.purge.targets import Targets
-from mbd.purge.tombstone_store import purged_digests, read_list, store_tombstones
 from mbd.steps import purge
+from mbd.steps.step import purged_digests
 from tests.certificate.build import ModelWorkspace
 from tests.integration.command import mbd
 from tests.purge.workspace import PurgeWorkspace, holding
@@ -38,7 +39,9 @@ def test_steps_refuse_purged_files_by_a_local_list_and_by_the_store(
 ) -> None:
     done = purge_workspace.purge("purge.features=true")
     audio = purge_workspace.audio_files()
-    assert read_list(purge_workspace.folder / "tombstones") == {target.sha256 for target in done.record.targets}
+    assert tombstones.read_digests(purge_workspace.folder / "tombstones") == {
+        target.sha256 for target in done.record.targets
+    }
     for params in (
         purge_workspace.params(),
         purge_workspace.params(f"purge.tombstones={purge_workspace.authority.url}"),

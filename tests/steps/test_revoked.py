@@ -11,15 +11,16 @@ from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
 from mbd.formats.files import WEIGHTS
 from mbd.formats.layout import object_name
+from mbd.history.tombstones import store_tombstones
 from mbd.model.checkpoint import load_model
 from mbd.params import load_params
 from mbd.production import models, register
 from mbd.production.request_store import RequestStore
 from mbd.production.submit import submit
 from mbd.production.worker import Worker
-from mbd.purge.tombstone_store import purged_digests, store_tombstones
 from mbd.steps import purge, train
 from mbd.steps.revoked import read_revoked, revocable
+from mbd.steps.step import purged_digests
 from tests.production.registering import NAME, Production
 
 

@@ -119,9 +119,9 @@ def install(params: "Params", store: str | None) -> None:
 @with_params_only
 def check_push(params: "Params", store: str | None, remote: tuple[str, ...]) -> None:
     """Refuse a push that would bring purged files back; git's hook calls this, with REMOTE and its URL."""
+    from mbd.history.tombstones import store_tombstones
     from mbd.purge import hook as push_hook
     from mbd.purge.targets import Targets
-    from mbd.purge.tombstone_store import store_tombstones
 
     tombstones = Targets(store_tombstones(params, store or params.store.url))
     push_hook.check_push(Path(), tombstones, sys.stdin if not sys.stdin.isatty() else ())

@@ -12,17 +12,30 @@ data and seed gives the same bytes again.
 """
 
 import hashlib
-from collections.abc import Iterator
+import logging
+import secrets
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from mbd import tombstones
 from mbd.errors import DataError, MbdError
+from mbd.files import write_file
 from mbd.formats.purge import Target, TombstoneList
 from mbd.history.history import History
 from mbd.history.replay import read_history
+from mbd.storage import open_private, open_store
 from mbd.storage.store import NotThereError, Store
-from mbd.trust.trust_file import Trust
+from mbd.trust.commitments import SALT_BYTES
+from mbd.trust.trust_file import Trust, read_trust
 
+if TYPE_CHECKING:
+    from mbd.params import Params
+    from mbd.params.tree import ReaderParams
+
+_LOG = logging.getLogger(__name__)
 PREFIX = "tombstones/"
 
 
@@ -48,9 +61,9 @@ class Tombstones:
         return (target for p in self.lists for target in p.targets if target.sha256 not in allowed)
 
 
-def keep_list(private: Store, tombstones: TombstoneList) -> str:
+def keep_list(private: Store, listed: TombstoneList) -> str:
     """Store a list; return its digest, which the purge statement has to name."""
-    content = tombstones.to_bytes()
+    content = listed.to_bytes()
     digest = hashlib.sha256(content).hexdigest()
     private.create(PREFIX + digest, content)
     return digest
@@ -114,3 +127,53 @@ def _released(history: History) -> frozenset[str]:
         for reference in model.references.values():
             digests.update((reference.weights, reference.record) if reference else ())
     return frozenset(digests)
+
+
+def store_tombstones(params: "Params | ReaderParams", url: str) -> Tombstones:
+    """Return the tombstones of the store at a URL; a list that cannot be read is reported as a warning."""
+    trust = read_trust(Path(params.certificate.trust))
+    known = read_tombstones(open_store(url, params.store), open_private(url, params.store), trust)
+    for problem in known.problems:
+        _LOG.warning("purged files of one purge are not known: %s", problem)
+    return known
+
+
+# On this machine
+
+
+def begin(params: "Params", certificate: str, targets: Iterable[Target]) -> TombstoneList:
+    """Keep the targets of a purge in the private folder, so that a purge that is killed can be repeated."""
+    listed = TombstoneList(certificate=certificate, targets=tuple(targets), salt=secrets.token_hex(SALT_BYTES))
+    file = _begun(params, certificate)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_file(file, listed.to_bytes(), mode=0o600)
+    return listed
+
+
+def begun(params: "Params", certificate: str) -> tuple[Target, ...]:
+    """Return the targets of earlier runs of the purge of a certificate on this machine."""
+    file = _begun(params, certificate)
+    if not file.exists():
+        return ()
+    return TombstoneList.read(file, "list of files to purge", "remove it, and purge again").targets
+
+
+def _begun(params: "Params", certificate: str) -> Path:
+    return Path(params.certificate.private) / f"purge-of-{certificate}.json"
+
+
+def update_list(params: "Params", targets: Iterable[Target]) -> None:
+    """Add targets to the list that `purge.tombstones` names, if it is a file."""
+    if (file := _list_file(params)) and (digests := tombstones.read_digests(file).union(t.sha256 for t in targets)):
+        tombstones.write_digests(file, digests)
+
+
+def lift(params: "Params", url: str) -> None:
+    """Take the digests of files that may exist again off the list on this machine, if `purge.tombstones` is a file."""
+    if (file := _list_file(params)) and (known := tombstones.read_digests(file)):
+        tombstones.write_digests(file, known - store_tombstones(params, url).lifted)
+
+
+def _list_file(params: "Params") -> Path | None:
+    place = params.purge.tombstones
+    return None if place is None or "://" in place else Path(place)

@@ -13,11 +13,11 @@ from mbd.formats.files import MODEL, WEIGHTS
 from mbd.history.entries import find_digest
 from mbd.history.facts import ReferenceFacts, RegistrationFacts, Release
 from mbd.history.history import WITHDRAWN, History, ModelHistory
+from mbd.history.tombstones import lift
 from mbd.outputs import step_run
 from mbd.params import Params
 from mbd.production.register import open_registrar
 from mbd.production.releases import fetch_model
-from mbd.purge.tombstone_store import lift
 from mbd.records import Digest, Record, now
 from mbd.storage.mlflow import RELEASE, MlflowRegistry
 

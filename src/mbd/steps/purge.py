@@ -26,7 +26,7 @@ from mbd.formats.statement import DeletionStatement
 from mbd.history.entries import CertificateEntry, read_entry
 from mbd.history.history import History
 from mbd.history.replay import read_history
-from mbd.history.tombstones import Tombstones, keep_list
+from mbd.history.tombstones import Tombstones, begin, begun, keep_list, store_tombstones, update_list
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.outputs import step_run
 from mbd.params import Params
@@ -45,7 +45,6 @@ from mbd.purge.places import Place, Unsearchable
 from mbd.purge.places.data_keys import DataKeys, data_keys
 from mbd.purge.proof import Purged, purge_record, purge_statement
 from mbd.purge.targets import Targets
-from mbd.purge.tombstone_store import begin, begun, store_tombstones, update_list
 from mbd.purge.workspace import workspace
 from mbd.records import now
 from mbd.steps.metrics_reporting import add_samples

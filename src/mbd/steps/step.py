@@ -90,7 +90,12 @@ def step_context(
         from mbd.shredding.private_folder import remove_abandoned  # noqa: PLC0415
 
         remove_abandoned(params.shredding.temporary)
-    with extras_named(), tombstones.used(partial(_tombstones, params)), _metrics(command, params), ExitStack() as stack:
+    with (
+        extras_named(),
+        tombstones.used(partial(purged_digests, params)),
+        _metrics(command, params),
+        ExitStack() as stack,
+    ):
         context = StepContext(params, verify, stack, warn)
         token = _CURRENT.set(context)
         try:
@@ -131,10 +136,14 @@ def read_folder(folder: Path) -> Path:
     return folder if context is None else context.read(folder)
 
 
-def _tombstones(params: "Params | ReaderParams") -> frozenset[str]:
-    from mbd.purge.tombstone_store import purged_digests  # noqa: PLC0415
+def purged_digests(params: "Params | ReaderParams") -> frozenset[str]:
+    """Return the digests that no step may read or write, from the list that `purge.tombstones` names."""
+    place = params.purge.tombstones
+    if place is None or "://" not in place:
+        return tombstones.read_digests(Path(place)) if place else frozenset()
+    from mbd.history.tombstones import store_tombstones  # noqa: PLC0415
 
-    return purged_digests(params)
+    return frozenset(target.sha256 for target in store_tombstones(params, place))
 
 
 def _metrics(command: str, params: "Params | ReaderParams") -> AbstractContextManager[None]:
