@@ -4,16 +4,18 @@ Credentials for S3 remotes come from the environment, as for every store; `.dvc/
 cloud-versioned remote objects have the names of files, so copies are found by size and SHA-256.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.params.operations import StoreSettings
 from mbd.purge.places import Place
 from mbd.purge.places.buckets import BucketPlace, local_path, place_at
 from mbd.purge.places.folders import Folder, RunCache
+from mbd.storage.folder import FolderStore
 from mbd.storage.store import Store
 from mbd.urls import without_credentials
 
@@ -23,14 +25,12 @@ _SHARED = (
 )
 _LAYOUTS = ("files/md5/", "")
 """prefixes of objects: of DVC 3, and of earlier versions"""
-_LARGEST_OBJECT = 1 << 26
 
 
 @dataclass(frozen=True)
 class Remote:
     """A DVC remote."""
 
-    name: str
     url: str
     """a path, or a URL without credentials"""
     endpoint: str | None
@@ -64,31 +64,23 @@ def dvc_repository(folder: Path) -> DvcRepository | None:
         return None
     except DvcException as error:
         raise UsageError(without_credentials(str(error)), file=folder, hint="correct .dvc/config") from error
-    try:
-        return _facts(repo)
-    finally:
-        repo.close()
-
-
-def _facts(repo: Any) -> DvcRepository:  # noqa: ANN401 -- DVC has no types
-    root, cache = Path(repo.root_dir), Path(repo.cache.legacy.path)
-    outside = not cache.resolve().is_relative_to(root.resolve())
-    return DvcRepository(
-        root=root,
-        cache=cache,
-        shared_cache=outside or repo.config["cache"].get("shared") is not None,
-        temporary=(Path(repo.tmp_dir), Path(repo.site_cache_dir)),
-        remotes=tuple(_remote(name, options) for name, options in repo.config["remote"].items()),
-    )
-
-
-def _remote(name: str, options: Mapping[str, Any]) -> Remote:
-    return Remote(
-        name=name,
-        url=without_credentials(str(options["url"])),
-        endpoint=options.get("endpointurl"),
-        by_name=not (options.get("version_aware") or options.get("worktree")),
-    )
+    with closing(repo):
+        root, cache = Path(repo.root_dir), Path(repo.cache.legacy.path)
+        outside = not cache.resolve().is_relative_to(root.resolve())
+        return DvcRepository(
+            root=root,
+            cache=cache,
+            shared_cache=outside or repo.config["cache"].get("shared") is not None,
+            temporary=(Path(repo.tmp_dir), Path(repo.site_cache_dir)),
+            remotes=tuple(
+                Remote(
+                    url=without_credentials(str(options["url"])),
+                    endpoint=options.get("endpointurl"),
+                    by_name=not (options.get("version_aware") or options.get("worktree")),
+                )
+                for options in repo.config["remote"].values()
+            ),
+        )
 
 
 def dvc_cache(repository: DvcRepository, others: frozenset[Path], *, shared_caches: bool) -> list[Place]:
@@ -114,37 +106,22 @@ def dvc_remotes(repository: DvcRepository, settings: StoreSettings, others: froz
 
 def object_reader(places: Iterable[Place]) -> Callable[[str], bytes | None]:
     """Return a function that reads a small object of DVC by its MD5, from the first of these places that holds it."""
-    places = list(places)
-    folders = [place.root for place in places if isinstance(place, Folder) and place.by_name]
-    stores = [place.store for place in places if isinstance(place, BucketPlace) and place.by_name]
+    named = [place for place in places if isinstance(place, Folder | BucketPlace) and place.by_name]
+    folders: list[Store] = [FolderStore(place.root) for place in named if isinstance(place, Folder)]
+    stores = folders + [place.store for place in named if isinstance(place, BucketPlace)]
+
+    failed: list[Store] = []
 
     def read(md5: str) -> bytes | None:
-        names = [f"{layout}{md5[:2]}/{md5[2:]}" for layout in _LAYOUTS]
-        contents = (_from_folder(folder / name) for folder in folders for name in names)
-        content = next((content for content in contents if content is not None), None)
-        for store in list(stores) if content is None else ():
+        for store, layout in product(stores, _LAYOUTS):
             try:
-                content = _from_store(store, names)
-            except MbdError:
-                stores.remove(store)  # the search of this place reports that it cannot be read
-            if content is not None:
-                break
-        return content
-
-    return read
-
-
-def _from_folder(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes() if path.stat().st_size <= _LARGEST_OBJECT else None
-    except OSError:
+                if store not in failed:
+                    return store.read(f"{layout}{md5[:2]}/{md5[2:]}")
+            except DataError:  # not there, or too large for a list of files
+                continue
+            except MbdError:  # the search of this place reports that it cannot be read
+                if store not in folders:
+                    failed.append(store)
         return None
 
-
-def _from_store(store: Store, names: list[str]) -> bytes | None:
-    for name in names:
-        try:
-            return store.read(name)
-        except DataError:  # not there, or too large for a list of files
-            continue
-    return None
+    return read
