@@ -28,7 +28,7 @@ from botocore.config import Config
 from mbd.formats.purge import Target
 from mbd.params.operations import StoreSettings
 from mbd.purge.inventory import remove_all, take_inventory
-from mbd.purge.places.buckets import BucketPlace
+from mbd.purge.remote_places import BucketPlace
 from mbd.purge.targets import Targets
 from mbd.storage import open_store
 

@@ -56,7 +56,7 @@ WITHOUT_TORCH = {
     *("purge", "monitoring", "cli", "deployment"),
 }
 ONLY_HERE = {
-    "dvc": {"features/revision.py", "purge/places/dvc.py", "doctor"},
+    "dvc": {"features/revision.py", "purge/workspace.py", "doctor"},
     "kfp": set(),
     "torch": {"model", "training", "features/media", "deletion", "doctor", "attacks", "evaluation"},
     "transformers": {"features/media", "model/examples/two_towers.py"},

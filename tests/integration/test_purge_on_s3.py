@@ -22,7 +22,7 @@ from mbd.formats.purge import Target
 from mbd.kubeflow import tasks
 from mbd.params.operations import StoreSettings
 from mbd.purge.inventory import remove_all, take_inventory
-from mbd.purge.places.buckets import BucketPlace
+from mbd.purge.remote_places import BucketPlace
 from mbd.purge.targets import Targets
 from mbd.storage import open_store
 from tests.certificate.build import ModelWorkspace, make_home

@@ -5,7 +5,7 @@ from pathlib import Path
 from mbd.formats.purge import Target
 from mbd.params import load_params
 from mbd.purge.inventory import take_inventory
-from mbd.purge.places.folders import Folder
+from mbd.purge.places import Folder
 from mbd.purge.targets import Targets
 from mbd.purge.workspace import workspace
 from tests.features.dvc_repository import configure_dvc

@@ -43,7 +43,7 @@ from mbd.history.entries import CertificateEntry, InvalidCertificate, read_entri
 from mbd.history.replay import read_history
 from mbd.purge.contents import tensor_digests
 from mbd.purge.history import MALFORMED
-from mbd.purge.places.folders import Folder
+from mbd.purge.places import Folder
 from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
 from mbd.storage.store import Store, chunks

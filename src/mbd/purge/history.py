@@ -25,8 +25,7 @@ from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.git import git, read_objects
 from mbd.purge.contents import held_in
-from mbd.purge.places import copy_of
-from mbd.purge.places.folders import files_below
+from mbd.purge.places import copy_of, files_below
 from mbd.purge.targets import ReportObstacle, Targets
 
 ReadObject = Callable[[str], bytes | None]

@@ -15,8 +15,8 @@ from mbd.errors import DataError, UsageError
 from mbd.files import write_file
 from mbd.git import git, read_objects
 from mbd.purge.inventory import take_inventory
-from mbd.purge.places.dvc import dvc_cache, dvc_repository
 from mbd.purge.targets import Targets
+from mbd.purge.workspace import dvc_cache, dvc_repository
 
 _MARK = "# made by `mbd purge hook install`"
 _NEXT = "pre-push.before-mbd"

@@ -30,6 +30,7 @@ from mbd.history.tombstones import Tombstones, begin, begun, keep_list, store_to
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.outputs import step_run
 from mbd.params import Params
+from mbd.purge.data_keys import DataKeys, data_keys
 from mbd.purge.discovery import (
     complete,
     feature_files,
@@ -42,7 +43,6 @@ from mbd.purge.discovery import (
 )
 from mbd.purge.inventory import PlaceInventory, Scan, remove_all, scan_all, take_inventory
 from mbd.purge.places import Place, Unsearchable
-from mbd.purge.places.data_keys import DataKeys, data_keys
 from mbd.purge.proof import Purged, purge_record, purge_statement
 from mbd.purge.targets import Targets
 from mbd.purge.workspace import workspace

@@ -1,4 +1,11 @@
-"""Buckets, with all versions of their objects; listed in pages, and removed in batches of a thousand."""
+"""Buckets and registries: what is searched over the network.
+
+Buckets are listed with all versions of their objects, in pages, and objects removed in batches of a thousand.
+
+Of an MLflow server these are the versions of a registered model, and the runs and logged models of their experiments.
+Files are compared by content. A version with a purged file is removed with all its files; of other runs, the file
+alone. MLflow removes no file when a version or a run is deleted, so these are removed by their addresses.
+"""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -11,15 +18,16 @@ from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.params.operations import StoreSettings
 from mbd.purge.contents import ENDINGS
-from mbd.purge.places import Place, Unsearchable, copy_of, copy_within, named_by, unsearched
-from mbd.purge.places.folders import Folder, names_output
+from mbd.purge.places import Folder, Place, Unsearchable, copy_of, copy_within, named_by, names_output, unsearched
 from mbd.purge.targets import ReportObstacle, Targets
 from mbd.registry import STORES
 from mbd.storage import folder_of, open_store
+from mbd.storage.mlflow import MlflowRegistry
 from mbd.storage.store import NotThereError, Store, StoredObject, sha256_pieces
 from mbd.urls import without_credentials
 
 _RUNS = "runs/"
+_HINT = "the server must be reachable and allow what is asked; then purge again"
 
 
 @dataclass(frozen=True)
@@ -132,6 +140,63 @@ def _not_removed(where: str, name: str, reason: str) -> Obstacle:
         return Obstacle(reason="an object is under Object Lock", detail=f"{where}/{name}: {reason}", hint=hint)
     hint = "get the permissions s3:DeleteObject and s3:DeleteObjectVersion on it, or ask its owner; then purge again"
     return Obstacle(reason="an object could not be removed", detail=f"{where}/{name}: {reason}", hint=hint)
+
+
+@dataclass(frozen=True)
+class MlflowPlace:
+    """The registered model `mlflow.model`."""
+
+    registry: MlflowRegistry
+    kind: str = "MLflow registry"
+
+    @property
+    def where(self) -> str:
+        """See :attr:`mbd.purge.places.Place.where`."""
+        return f"{self.registry.where} models:/{self.registry.settings.model}"
+
+    def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
+        """See :meth:`mbd.purge.places.Place.find`."""
+        try:
+            versions = self.registry.versions()
+            places: dict[str, str | None] = {version.location.rstrip("/"): version.number for version in versions}
+            for location in self.registry.other_locations(versions):
+                places.setdefault(location.rstrip("/"), None)
+            met: set[str] = set()
+            for location, version in places.items():
+                for copy in self._copies(location, version, targets, report_obstacle):
+                    if copy.name not in met:  # the files of a version are among those of its run
+                        met.add(copy.name)
+                        yield copy
+        except MbdError as error:
+            report_obstacle(unsearched(self.where, error, _HINT))
+
+    def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
+        """See :meth:`mbd.purge.places.Place.remove`."""
+        stayed: dict[Copy, Obstacle] = {}
+        gone: set[str] = set()
+        for copy in copies:
+            try:
+                self.registry.remove(copy.name, copy.version if copy.version not in gone else None)
+                gone.update([copy.version] if copy.version else [])
+            except MbdError as error:
+                reason, detail = "a version could not be removed", f"{copy.name}: {error.problem}"
+                stayed[copy] = Obstacle(reason=reason, detail=detail, hint=error.hint or _HINT)
+        return stayed
+
+    def _copies(
+        self, location: str, version: str | None, targets: Targets, report_obstacle: ReportObstacle
+    ) -> Iterator[Copy]:
+        for artifact in self.registry.files(location):
+            size, target = artifact.size or 0, None
+            if artifact.size is None or targets.may_be(artifact.size):
+                target = targets.by_sha256(self.registry.sha256(artifact))
+            if target:
+                yield copy_of(target, artifact.name, size, version=version)
+            elif artifact.path.endswith(ENDINGS):
+                name, more = artifact.name, {"version": version}
+                folder = tempfile.TemporaryDirectory()
+                with folder as into, self.registry.fetch(artifact, Path(into)).open("rb") as stream:
+                    yield from copy_within(stream, name, targets, report_obstacle, name, size, **more)
 
 
 def local_path(url: str) -> Path | None:
