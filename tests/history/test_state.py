@@ -92,7 +92,8 @@ def test_the_state_of_a_certificate_follows_from_the_statements_about_it(
     assert states(certificate, passed, after=171 * DAY).state == "overdue"
     assert states(certificate, passed, refused).state == "refuted"
     assert "it leaks" in states(certificate, refused).reason
-    assert states(certificate, refused, replaced).state == "superseded"
+    assert states(certificate, replaced).state == "superseded"
+    assert states(certificate, refused, replaced).state == "refuted"
     assert states(certificate, refused, replaced, revoked).state == "revoked"
     assert "a mistake" in states(certificate, revoked).reason
     successor = certificate.model_copy(

@@ -1,8 +1,8 @@
 """The state of a certificate, as the log says, and the checks of `mbd verify` that need the store.
 
     revoked       it was withdrawn
-    superseded    another certificate has replaced it
     refuted       the gate refused a later audit of its model
+    superseded    another certificate has replaced it
     outdated      its model takes a modality that is revoked for the model's name, or has seen recordings that were
                   deleted for a person since; or a certificate is in doubt with another one of its lineage
     unknown       the log cannot be read completely, and what is missing could be about it
@@ -45,7 +45,7 @@ from mbd.verifier.verdict import (
     status_without_store,
 )
 
-CertificateState = Literal["valid", "overdue", "unknown", "outdated", "refuted", "superseded", "revoked"]
+CertificateState = Literal["valid", "overdue", "unknown", "outdated", "superseded", "refuted", "revoked"]
 
 STATE_VERDICTS: dict[CertificateState, Decision] = {
     "valid": "verified",
@@ -59,8 +59,8 @@ STATE_VERDICTS: dict[CertificateState, Decision] = {
 """the verdict that each state leads to, where it is known that what was deleted is kept"""
 _WORDS: dict[CertificateState, str] = {
     "revoked": "revoked {time:%Y-%m-%d}: {reason}",
-    "superseded": "replaced {time:%Y-%m-%d} by another certificate",
     "refuted": "refused by the audit of {time:%Y-%m-%d}: {reason}",
+    "superseded": "replaced {time:%Y-%m-%d} by another certificate",
 }
 """what a statement of this effect says; the gravest first"""
 
