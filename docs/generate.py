@@ -172,21 +172,21 @@ def _synopses(command: click.Group, context: click.Context, level: int) -> Itera
         inner = _context(below, name, context)
         yield f"{'#' * level} {inner.command_path}\n"
         yield f"{inspect.cleandoc(below.help or '').partition(chr(10) * 2)[0]}\n"
+        if not isinstance(below, click.Group) or below.invoke_without_command:
+            yield f"```text\n{_usage(below, inner)}\n```\n"
         if isinstance(below, click.Group):
             yield from _synopses(below, inner, level + 1)
-        else:
-            yield f"```text\n{_usage(below, inner)}\n```\n"
 
 
 def _usage(command: click.Command, context: click.Context) -> str:
     """Return a command with all that it takes, in lines of at most `COLUMN`."""
     words = []
-    for one in command.params:
-        if getattr(one, "hidden", False) or one.opts[0] in ("--params", "--set", "--json"):
+    for taken in command.params:
+        if getattr(taken, "hidden", False) or taken.opts[0] in ("--params", "--set", "--json"):
             continue
-        value = "" if getattr(one, "is_flag", False) else f" {one.make_metavar(context)}"
-        word = f"{max(one.opts, key=len)}{value}" if isinstance(one, click.Option) else value.strip().strip("[]")
-        words.append((word if one.required else f"[{word}]") + ("…" if one.multiple or one.nargs == -1 else ""))
+        value = "" if getattr(taken, "is_flag", False) else taken.make_metavar(context).removesuffix("...")
+        word = f"{max(taken.opts, key=len)} {value}".rstrip() if isinstance(taken, click.Option) else value.strip("[]")
+        words.append((word if taken.required else f"[{word}]") + ("…" if taken.multiple or taken.nargs == -1 else ""))
     lines = [context.command_path]
     for word in words:
         if len(lines[-1]) + len(word) >= COLUMN:
