@@ -54,6 +54,22 @@ def test_inference_needs_a_token_that_may_read_unless_it_is_public(tmp_path: Pat
         ready(client)
 
 
+def test_every_refusal_has_the_member_that_clients_of_the_protocol_read(tmp_path: Path) -> None:
+    settings = ("serving.public=[store, metrics]", "serving.inference.request_bytes=4096")
+    with site_with_a_model(tmp_path, *settings).client() as client:
+        ready(client)
+        path, headers = f"/v2/models/{NAME}/infer", client.site.headers("read")
+        for body in (b" " * 4097, (b" " * 1024 for _ in range(5))):  # announced or not
+            large = client.http.post(path, content=body, headers=headers)
+            assert (large.status_code, large.json()["reason"]) == (413, "too_large")
+            assert large.json()["error"] == "the body of a request has at most 4096 bytes"
+        refused = f'mbd_inference_refused_total{{model="{NAME}",reason="too_large"}} 2.0'
+        assert refused in client.get("/metrics").text
+        for address, role in ((path, "read"), (f"/v2/models/{NAME}", None), ("/v2/nothing", "read")):
+            answer = client.get(address, role=role).json()
+            assert answer["error"] == answer["detail"]
+
+
 def test_without_models_there_is_no_inference_but_its_document_is_in_the_openapi_otherwise(tmp_path: Path) -> None:
     with Site.make(tmp_path / "plain").client() as client:
         assert client.get(f"/v2/models/{NAME}").status_code == 404

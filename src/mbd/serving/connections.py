@@ -198,6 +198,8 @@ class Load:
             nonlocal size, held, whole, until
             if whole:  # what follows is the end of the connection
                 return await receive()
+            if announced > largest:
+                raise HTTPException(413)
             if not held and max(announced, size) > SMALL:
                 async with _within(until, 503):
                     held = await self._large.acquire()

@@ -21,11 +21,9 @@ from mbd.monitoring.samples import Samples
 from mbd.params.platform import ServingSettings
 from mbd.serving.connections import HEALTH, Load
 from mbd.serving.identity import Gatekeeper, Identity
-from mbd.serving.problems import answer, of_error
+from mbd.serving.problems import INFERENCE, answer, of_error
 
 _CLIENTS = 10_000
-INFERENCE = "/v2/"
-"""what the paths of the Open Inference Protocol begin with"""
 _LIMITS = {408: "slow", 413: "body", 429: "rate"}
 _UNREAD = {408, 413, 503}
 """statuses of answers after which the rest of a body is not read"""
@@ -128,7 +126,7 @@ class RequestContext:
             return
         largest = self._settings.inference.request_bytes if inference else self._settings.body_bytes
         length = Headers(scope=scope).get("content-length", "0")
-        if not length.isdecimal() or int(length) > largest:
+        if not length.isdecimal() or (int(length) > largest and not inference):
             await answer(scope, 413, f"a body may have {largest} bytes")(scope, receive, send)
             return
         async with self._load.body(receive, int(length), largest) as bounded:

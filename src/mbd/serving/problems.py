@@ -24,6 +24,8 @@ from mbd.storage.store import ConflictError, NotThereError, NotWritableError, St
 MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:missing-by-design:problem:"
 """what the type of every problem begins with"""
+INFERENCE = "/v2/"
+"""what the paths of the Open Inference Protocol begin with, whose clients read the member `error`"""
 _LOG = logging.getLogger(__name__)
 
 
@@ -96,19 +98,11 @@ class ApiError(MbdError):
     """An error of the HTTP interface; its words are for the client."""
 
     def __init__(
-        self,
-        status: int,
-        problem: str,
-        *,
-        hint: str | None = None,
-        key: str | None = None,
-        known: list[str] | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, status: int, problem: str, *, headers: Mapping[str, str] | None = None, **members: Any
     ) -> None:
-        super().__init__(problem, key=key, hint=hint)
-        self.status, self.known, self.headers = status, known, dict(headers or {})
-        self.members: dict[str, str] = {}
-        """further members of the answer"""
+        """`members`: key, hint and further members of the answer."""
+        super().__init__(problem, key=members.get("key"), hint=members.get("hint"))
+        self.status, self.headers, self.members = status, headers, members
 
 
 def request_id(scope: Mapping[str, Any]) -> str:
@@ -120,6 +114,8 @@ def answer(scope: Mapping[str, Any], status: int, detail: str, **more: Any) -> J
     """Return a problem as an answer; `more`: headers, and further members of it."""
     kind, title = TITLES.get(status, TITLES[400 if status < 500 else 500])
     headers, kind = more.pop("headers", None), more.get("reason", kind).replace("_", "-")
+    if scope.get("path", "").startswith(INFERENCE):
+        more["error"] = detail
     problem = Problem(
         type=f"{TYPE}{kind}",
         title=title,
@@ -144,8 +140,7 @@ def example(status: int, detail: str) -> dict[str, Any]:
 def of_error(scope: Mapping[str, Any], error: Exception) -> JSONResponse:
     """Return the answer to any error, and log one that is the server's."""
     if isinstance(error, ApiError):
-        more = {"hint": error.hint, "key": error.key, "known": error.known, "headers": error.headers}
-        return answer(scope, error.status, error.problem, **more, **error.members)
+        return answer(scope, error.status, error.problem, headers=error.headers, **error.members)
     if isinstance(error, UsageError):
         return answer(scope, 422, error.problem, hint=error.hint, key=error.key)
     for kind, (status, detail) in _SAFE.items():

@@ -135,9 +135,8 @@ class Service:
         if facts is None:
             for finding in snapshot.history.findings:
                 if finding.digest == digest:
-                    error = ApiError(409, "what the store holds of this certificate does not verify")
-                    error.members["verdict"] = finding.verdict
-                    raise error
+                    problem = "what the store holds of this certificate does not verify"
+                    raise ApiError(409, problem, verdict=finding.verdict)
             raise ApiError(404, "the log has no such certificate", hint="GET /certificates lists them")
         return facts, self._status(snapshot, facts, self.clock())
 

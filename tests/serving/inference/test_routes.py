@@ -34,7 +34,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
 
 @pytest.fixture(scope="module")
 def service(models: dict[str, Model], tmp_path_factory: pytest.TempPathFactory) -> InferenceService:
-    service = service_of(models, tmp_path_factory.mktemp("service"), "serving.inference.request_bytes=100000")
+    service = service_of(models, tmp_path_factory.mktemp("service"))
     put(service, "joint", models["joint"], revoked={"audio": CERTIFICATE})
     return service
 
@@ -178,7 +178,6 @@ WRONG: dict[str, tuple[Any, str]] = {
     "bytes that are not there": (text(parameters={"binary_data_size": 48}), "either data or binary_data_size"),
     "an id that is no text": (text() | {"id": 7}, "valid string"),
     "too many rows": (text([0.5] * 12 * 1025, (1025, 12)), "at most 1024 rows"),
-    "too many bytes": (b" " * 100_001, "at most 100000 bytes"),
 }  # fmt: skip
 
 

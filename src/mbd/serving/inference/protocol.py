@@ -81,24 +81,11 @@ _STATUS: dict[Reason, HTTPStatus] = {
 class InferenceError(ApiError):
     """An inference request that is refused; clients of the protocol read the member `error`."""
 
-    def __init__(
-        self,
-        reason: Reason,
-        problem: str,
-        *,
-        key: str | None = None,
-        value: object = None,
-        hint: str | None = None,
-        certificate: str | None = None,
-    ) -> None:
-        again = {"Retry-After": "1"} if _STATUS[reason] == HTTPStatus.SERVICE_UNAVAILABLE else None
-        super().__init__(_STATUS[reason], problem, key=key, hint=hint, headers=again)
-        self.reason: Reason = reason
-        self.members = {"error": problem, "reason": reason}
-        if value is not None:
-            self.members["value"] = str(value)
-        if certificate is not None:  # because of which it is refused
-            self.members["certificate"] = certificate
+    def __init__(self, reason: Reason, problem: str, *, value: object = None, **members: str | None) -> None:
+        status, self.reason = _STATUS[reason], reason
+        again = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+        named = {"reason": reason, "value": None if value is None else str(value), **members}
+        super().__init__(status, problem, headers=again, **named)
 
 
 def invalid(error: MbdError) -> InferenceError:
@@ -349,8 +336,7 @@ def _parse(body: bytes, header_length: str | None) -> InferenceRequest | dict[st
     try:
         return parse_request(body, header_length)
     except InferenceError as error:
-        more = {"key": error.key, "hint": error.hint, "value": error.members.get("value")}
-        return {"reason": error.reason, "problem": error.problem, **more}
+        return {"problem": error.problem, **error.members}
 
 
 def _end_with_parent() -> None:

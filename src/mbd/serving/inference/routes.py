@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -212,18 +213,13 @@ def _version_for(serving: Serving, asked: str | None) -> str:
 
 
 async def _read(request: Request, most: int) -> bytes:
-    """Return the body of a request; an InferenceError as soon as it is too large."""
-    refusal = InferenceError("too_large", f"the body of a request has at most {most} bytes", hint="send fewer rows")
-    length = request.headers.get("content-length", "0")
-    if not length.isdigit() or int(length[:20]) > most:
-        raise refusal
-    parts, size = [], 0
+    """Return the body of a request, whose size is limited where it is received (:mod:`mbd.serving.connections`)."""
     try:
-        async for part in request.stream():
-            size += len(part)
-            if size > most:
-                raise refusal
-            parts.append(part)
+        return await request.body()
     except ClientDisconnect as error:
         raise HTTPException(400) from error
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    except HTTPException as error:
+        if error.status_code != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            raise
+        problem = f"the body of a request has at most {most} bytes"
+        raise InferenceError("too_large", problem, hint="send fewer rows") from error
