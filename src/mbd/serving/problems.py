@@ -97,9 +97,7 @@ _SAFE: dict[type[MbdError], tuple[int, str]] = {
 class ApiError(MbdError):
     """An error of the HTTP interface; its words are for the client."""
 
-    def __init__(
-        self, status: int, problem: str, *, headers: Mapping[str, str] | None = None, **members: Any
-    ) -> None:
+    def __init__(self, status: int, problem: str, *, headers: Mapping[str, str] | None = None, **members: Any) -> None:
         """`members`: key, hint and further members of the answer."""
         super().__init__(problem, key=members.get("key"), hint=members.get("hint"))
         self.status, self.headers, self.members = status, headers, members

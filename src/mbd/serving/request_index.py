@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from mbd.formats.request import OPEN, DeletionRequest, State
+from mbd.formats.request import DeletionRequest, State
 from mbd.monitoring.store_scanner import RequestFacts, StoreSnapshot, facts_of_request
 from mbd.serving.problems import ApiError
 
@@ -60,28 +60,6 @@ def events_of(facts: RequestFacts, first: int = 0) -> Iterator[RequestEvent]:
         yield RequestEvent(at, f"{facts.id}-{number}", facts.id, state, facts.model, facts.modalities, certificate)
 
 
-@dataclass(frozen=True)
-class RequestFilter:
-    """Which requests a list has."""
-
-    states: frozenset[State] = frozenset()
-    model: str | None = None
-    modality: str | None = None
-    text: str = ""
-    """in the id or the case number, in lower case"""
-    only_open: bool = False
-
-    def __call__(self, facts: RequestFacts) -> bool:
-        """Whether a request is in the list."""
-        return (
-            (not self.states or facts.state in self.states)
-            and (not self.only_open or facts.state in OPEN)
-            and self.model in (None, facts.model)
-            and (self.modality is None or self.modality in facts.modalities)
-            and (self.text in facts.id or self.text in facts.requester.casefold())
-        )
-
-
 class RequestIndex:
     """The requests of a store, and the events that follow from their changes."""
 
@@ -122,7 +100,9 @@ class RequestIndex:
         """Return all requests, nearest deadline first."""
         return self._sorted
 
-    def page(self, wanted: RequestFilter, limit: int, after: str | None) -> tuple[list[RequestFacts], str | None]:
+    def page(
+        self, wanted: Callable[[RequestFacts], bool], limit: int, after: str | None
+    ) -> tuple[list[RequestFacts], str | None]:
         """Return some requests, nearest deadline first, and where the next page begins (None: there is none)."""
         ordered = self._sorted
         start = bisect_right(ordered, _parse(after), key=_order) if after else 0

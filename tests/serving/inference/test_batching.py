@@ -216,7 +216,7 @@ def test_what_waits_when_the_server_stops_is_refused(model: Model, recorded: Rec
         waiting = pool.submit(send, client.port, row)
         wait_until(lambda: service.batcher._rows == 1, recorded)
         stopping = pool.submit(service.batcher.stop)
-        wait_until(lambda: service.batcher._stopped, recorded)
+        wait_until(service.batcher._stop.is_set, recorded)
         recorded.go.set()
         stopping.result()
         assert (running.result().status, waiting.result().status) == (200, 503)

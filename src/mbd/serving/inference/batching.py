@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mbd.background import Background
 from mbd.errors import MbdError
 from mbd.model.threads import compute_threads
 from mbd.monitoring import metrics
@@ -58,36 +59,25 @@ _Group = tuple[str, frozenset[str]]
 _Result = tuple[_Pending, Answer | InferenceError]
 
 
-class Batcher:
-    """The queue, and the thread that computes."""
+class Batcher(Background):
+    """The queue, and the thread that computes; when it is stopped, requests that wait are refused."""
 
     def __init__(self, models: ServedModels, settings: InferenceSettings, samples: Samples) -> None:
+        super().__init__("inference", _STOP_SECONDS)
         self._models, self._settings, self._samples = models, settings, samples
         self._delay = settings.batch_milliseconds / 1000
         self._groups: dict[_Group, deque[_Pending]] = {}
         self._group_rows: dict[_Group, int] = {}
         self._rows = 0
-        self._idle, self._stopped = False, True
+        self._idle = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread is running."""
-        return self._thread.is_alive()
-
-    def start(self) -> None:
-        """Start the thread; after a stop, again."""
-        self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
-        self._thread.start()
 
     def stop(self) -> None:
-        """End the thread after its batch; requests that wait are refused."""
+        """End the thread after its batch."""
         with self._changed:
-            self._stopped = True
+            self._stop.set()
             self._changed.notify()
-        self._thread.join(_STOP_SECONDS)
+        super().stop()
 
     def submit(self, serving: Serving, inputs: Mapping[str, Array], rows: int) -> "asyncio.Future[Answer]":
         """Put a request that `serving` has checked into the queue; called in an event loop, which gets the answer.
@@ -100,7 +90,7 @@ class Batcher:
         pending = _Pending(serving, inputs, rows, loop.create_future(), loop)
         group = (serving.release.name, frozenset(inputs))
         with self._changed:
-            if self._stopped:
+            if self._stop.is_set():
                 raise InferenceError("unavailable", "the server is stopping")
             if self._rows and self._rows + rows > self._settings.queue_rows:
                 raise InferenceError("overloaded", "too many requests wait to be computed", hint="try again later")
@@ -128,7 +118,7 @@ class Batcher:
     def _next(self) -> list[_Pending]:
         """Wait for a batch and take it out of the queue; empty: the thread has to end."""
         with self._changed:
-            while not self._stopped:
+            while not self._stop.is_set():
                 group, wait = self._choose()
                 if group and wait <= 0:
                     return self._take(group)

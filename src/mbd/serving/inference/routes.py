@@ -37,7 +37,7 @@ from mbd.serving.inference.protocol import (
     render_answer,
 )
 from mbd.serving.inference.releases import Poller, ReleaseLog
-from mbd.serving.inference.served import ServedModels, Serving, Unavailable
+from mbd.serving.inference.served import ServedModels, Unavailable
 from mbd.serving.problems import Problem
 from mbd.shredding.private_folder import private_folder
 from mbd.storage.store import Store
@@ -118,7 +118,8 @@ class InferenceService:
         if rows > self.settings.request_rows:
             raise InferenceError("too_large", f"a request has at most {self.settings.request_rows} rows", value=rows)
         answer = await self.batcher.submit(serving, parsed.inputs, rows)
-        content, length = render_answer(parsed, name, _version_for(answer.serving, version), answer.outputs)
+        answer.serving.require(version)  # another one may have taken its place meanwhile
+        content, length = render_answer(parsed, name, answer.serving.release.statement, answer.outputs)
         self.samples.observe(metrics.INFERENCE_SECONDS, time.perf_counter() - start, model=name)
         if length is None:
             return Response(content, media_type="application/json")
@@ -203,13 +204,6 @@ def _inline(schema: Any, definitions: dict[str, Any] | None = None) -> Any:  # n
     if "$ref" in schema:
         return _inline(known[schema["$ref"].rpartition("/")[2]], known)
     return {key: _inline(value, known) for key, value in schema.items() if key != "$defs"}
-
-
-def _version_for(serving: Serving, asked: str | None) -> str:
-    """Return the version that has answered; refuse if another one was asked for, which was replaced meanwhile."""
-    if asked not in (None, serving.release.statement):
-        raise InferenceError("unknown_model", "this version is no longer served", hint=serving.release.statement)
-    return serving.release.statement
 
 
 async def _read(request: Request, most: int) -> bytes:

@@ -149,6 +149,12 @@ class Serving:
     folder: Path | None = None
     """where its files are"""
 
+    def require(self, version: str | None) -> None:
+        """Raise an InferenceError if another version was asked for."""
+        own = self.release.statement
+        if version not in (None, own):
+            raise InferenceError("unknown_model", "this version is not served", value=shown(version), hint=own)
+
     def check(self, inputs: Mapping[str, Array]) -> int:
         """Return the number of rows of a request; an InferenceError if it is not one for this release."""
         for name in inputs:
@@ -231,8 +237,5 @@ class ServedModels:
         reason = state.reason if isinstance(state, Unavailable) else self.stale
         if reason or isinstance(state, Unavailable):
             raise InferenceError("unavailable", f"{name} is not served: {reason}")
-        if version not in (None, state.release.statement):
-            raise InferenceError(
-                "unknown_model", "this version is not served", value=shown(version), hint=state.release.statement
-            )
+        state.require(version)
         return state

@@ -8,15 +8,14 @@ from pydantic import ConfigDict, Field, SecretStr
 from pydantic.config import JsonDict
 
 from mbd.errors import UsageError
-from mbd.formats.request import DeletionRequest, Impersonal, RequestId, State
+from mbd.formats.request import OPEN, DeletionRequest, Impersonal, RequestId, State
 from mbd.history.history import History
 from mbd.history.lineage import keep_subject
-from mbd.monitoring.store_scanner import facts_of_request, proven
+from mbd.monitoring.store_scanner import RequestFacts, facts_of_request, proven
 from mbd.production.request_store import refuse_several
 from mbd.records import Name
 from mbd.serving.identity import Identity, role
 from mbd.serving.problems import ApiError, View
-from mbd.serving.request_index import RequestFilter
 from mbd.serving.routes import Limit, Serving, Words, problems
 from mbd.storage.store import NotThereError
 
@@ -153,7 +152,16 @@ def list_requests(
 ) -> RequestPage:
     """List requests, nearest deadline first, as of the last scan of the store."""
     _ = service.snapshot  # 503 before the first scan: an empty list would be wrong
-    wanted = RequestFilter(frozenset(state), model, modality, text.casefold(), only_open)
+
+    def wanted(facts: RequestFacts) -> bool:
+        return (
+            (not state or facts.state in state)
+            and (not only_open or facts.state in OPEN)
+            and model in (None, facts.model)
+            and (modality is None or modality in facts.modalities)
+            and (text.casefold() in facts.id or text.casefold() in facts.requester.casefold())
+        )
+
     requests, following = service.index.page(wanted, limit, after)
     return RequestPage(requests=[RequestSummary.model_validate(facts) for facts in requests], next=following)
 

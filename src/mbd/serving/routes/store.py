@@ -56,9 +56,7 @@ def read(name: Annotated[str, Path(max_length=800)], request: Request, service: 
         if not any(pattern.fullmatch(name) for pattern in (_ENVELOPE, _FULL_TILE, _OTHER)):
             raise _absent()
         content = service.store.read(name)
-    except NotThereError as error:
-        raise _absent() from error
-    except DataError as error:  # it is not a name of an object
+    except (NotThereError, DataError) as error:  # it is not there, or not a name of an object
         raise _absent() from error
     forever = _ENVELOPE.fullmatch(name) or _FULL_TILE.fullmatch(name)
     headers = _headers(hashlib.sha256(content).hexdigest(), FOREVER if forever else CHECKED)
