@@ -68,12 +68,12 @@ class RequestIndex:
         self._sorted: list[RequestFacts] = []
         self._written: dict[str, tuple[float, RequestFacts]] = {}
         self._recent: list[RequestEvent] = []
-        self._listeners: list[Callable[[list[RequestEvent]], None]] = []
+        self._listeners: list[Callable[[list[RequestEvent]], object]] = []
         self._lock = threading.Lock()
         self.complete = False
         """whether a first scan has ended"""
 
-    def subscribe(self, listener: Callable[[list[RequestEvent]], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[list[RequestEvent]], object]) -> Callable[[], None]:
         """Call `listener` with new events, from any thread; return what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)

@@ -1,24 +1,22 @@
 """Changes of requests as server-sent events, and webhooks."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header
-from fastapi.responses import StreamingResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict
 
 from mbd.serving.identity import role
 from mbd.serving.problems import View
 from mbd.serving.request_index import RequestEvent
 from mbd.serving.routes import Serving, problems
-from mbd.serving.service import Service
 
 router = APIRouter(tags=["events"])
 _LOOK_SECONDS = 0.5
-_ALIVE_SECONDS = 15.0
 _MOST_WAITING = 1000
 
 
@@ -59,19 +57,35 @@ class Replayed(View):
     since: datetime
 
 
-@router.get(
-    "/events",
-    response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {}}, "description": "the stream"}, **problems(401, 403)},
-    dependencies=[role("read")],
-)
+@router.get("/events", response_class=EventSourceResponse, responses=problems(401, 403), dependencies=[role("read")])
 async def events(
     service: Serving, last_event_id: Annotated[str | None, Header(max_length=64)] = None
-) -> StreamingResponse:
+) -> AsyncIterator[ServerSentEvent]:
     """Follow the changes of requests as server-sent events; `Last-Event-ID` continues an earlier stream."""
-    return StreamingResponse(
-        _stream(service, last_event_id), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-    )
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[RequestEvent](_MOST_WAITING)
+    slow = asyncio.Event()  # a client that does not read is given up
+
+    def put(fresh: list[RequestEvent]) -> None:
+        for event in fresh:
+            if queue.full():
+                slow.set()
+            else:
+                queue.put_nowait(event)
+
+    end = service.index.subscribe(lambda fresh: loop.call_soon_threadsafe(put, fresh))
+    try:
+        for event in service.index.missed(last_event_id) if last_event_id else ():
+            yield _sent(event)
+        yield ServerSentEvent(comment="connected")
+        while not service.stopping.is_set() and not slow.is_set():
+            with suppress(TimeoutError):
+                yield _sent(await asyncio.wait_for(queue.get(), _LOOK_SECONDS))
+    finally:
+        end()
+
+
+def _sent(event: RequestEvent) -> ServerSentEvent:
+    return ServerSentEvent(id=event.id, event=f"request.{event.state}", data=event.document())
 
 
 @router.get("/webhooks", responses=problems(401, 403), dependencies=[role("operate")])
@@ -86,44 +100,3 @@ def replay(wanted: Replay, service: Serving) -> Replayed:
     """Send all events from a time on to every webhook again."""
     since = wanted.since.replace(microsecond=0)
     return Replayed(events=sum(webhook.replay(since) for webhook in service.webhooks), since=since)
-
-
-async def _stream(service: Service, last: str | None) -> AsyncIterator[str]:
-    """Yield events until the client leaves or the server stops; a client that does not read is given up."""
-    loop, queue = asyncio.get_running_loop(), asyncio.Queue[RequestEvent](_MOST_WAITING)
-    slow = asyncio.Event()
-
-    def put(fresh: list[RequestEvent]) -> None:
-        for event in fresh:
-            if queue.full():
-                slow.set()
-            else:
-                queue.put_nowait(event)
-
-    def hand_over(fresh: list[RequestEvent]) -> None:
-        loop.call_soon_threadsafe(put, fresh)
-
-    end = service.index.subscribe(hand_over)
-    try:
-        for event in service.index.missed(last) if last else ():
-            yield _formatted(event)
-        yield ": connected\n\n"
-        quiet = 0.0
-        while not service.stopping.is_set() and not slow.is_set():
-            try:
-                event = await asyncio.wait_for(queue.get(), _LOOK_SECONDS)
-            except TimeoutError:
-                quiet += _LOOK_SECONDS
-                if quiet >= _ALIVE_SECONDS:
-                    quiet = 0.0
-                    yield ": still here\n\n"
-            else:
-                quiet = 0.0
-                yield _formatted(event)
-    finally:
-        end()
-
-
-def _formatted(event: RequestEvent) -> str:
-    data = json.dumps(event.document(), separators=(",", ":"))
-    return f"id: {event.id}\nevent: request.{event.state}\ndata: {data}\n\n"
