@@ -7,7 +7,9 @@ Pushgateway work is seen where they have to: `mbd doctor` runs in a pod that has
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -17,6 +19,7 @@ from mbd.deployment.manifests import Deployment, required_claims, required_secre
 from mbd.deployment.values import DeployValues, ResourceValues
 from mbd.doctor import CheckState, DoctorFinding
 from mbd.doctor.services import check_kubeflow
+from mbd.errors import MbdError
 from mbd.params import Params
 
 _ANSWER_SECONDS, _POD_SECONDS = 15, 180
@@ -27,16 +30,18 @@ _RIGHTS = (("create", "workflowtaskresults.argoproj.io"), ("get", "configmaps"),
 _APPLY = "mbd deploy render | kubectl apply --filename -"
 
 
+class _DoubtError(MbdError):
+    """It may work nevertheless."""
+
+
 def check_cluster(values: DeployValues, params: Params) -> Iterator[DoctorFinding]:
-    """Check the namespace of a deployment, Kubeflow's own side in it, and a pod."""
+    """Check the namespace of a deployment, Kubeflow's own side in it, and a pod; who may not look is warned."""
     yield from check_kubeflow(params.platform.kubeflow_host)
     kubectl = _Kubectl(values.namespace)
-    version = kubectl("get", "--raw=/version")
-    if isinstance(version, str):
-        yield DoctorFinding("cluster", CheckState.FAILED, version, "install kubectl and log in: `kubectl version`")
+    answers = _check("cluster", "install kubectl and log in: `kubectl version`", kubectl.version)
+    yield answers
+    if answers.state is not CheckState.OK:
         return
-    found = f"Kubernetes {version.get('gitVersion', '?')}, namespace {values.namespace}"
-    yield DoctorFinding("cluster", CheckState.OK, found)
     objects = [*_objects(kubectl, values, params)]
     yield from objects
     yield from _kubeflow_side(kubectl, params)
@@ -53,29 +58,66 @@ class _Kubectl:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
 
-    def __call__(self, *arguments: str, given: str | None = None) -> dict[str, Any] | str:
-        """Return the JSON that a command prints, or in words why it failed."""
-        answer = self.text(*arguments, given=given)
-        if isinstance(answer, RuntimeError):
-            return str(answer)
-        content: dict[str, Any] = json.loads(answer)
-        return content
-
-    def text(self, *arguments: str, given: str | None = None) -> str | RuntimeError:
-        """Return what a command prints, or why it failed."""
+    def __call__(self, *arguments: str, given: str | None = None) -> str:
+        """Return what a command prints; an MbdError if it fails."""
         command = ["kubectl", f"--namespace={self.namespace}", f"--request-timeout={_ANSWER_SECONDS}s", *arguments]
         try:
             done = subprocess.run(  # noqa: S603 -- kubectl
                 command, input=given, capture_output=True, text=True, check=False, timeout=2 * _ANSWER_SECONDS
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return RuntimeError(f"kubectl: {error}")
-        lines = done.stderr.strip().splitlines()
-        return RuntimeError(lines[-1] if lines else "kubectl failed") if done.returncode else done.stdout
+            raise MbdError(f"kubectl: {error}") from error
+        if done.returncode:
+            raise MbdError((done.stderr.strip().splitlines() or ["kubectl failed"])[-1])
+        return done.stdout
 
-    def get(self, kind: str, name: str) -> dict[str, Any] | str:
-        """Return an object, or why it cannot be read."""
-        return self("get", kind, name, "--output=json")
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """Return an object."""
+        content: dict[str, Any] = json.loads(self("get", kind, name, "--output=json"))
+        return content
+
+    def version(self) -> str:
+        """Return what answers."""
+        version = json.loads(self("get", "--raw=/version")).get("gitVersion", "?")
+        return f"Kubernetes {version}, namespace {self.namespace}"
+
+    def keys(self, kind: str, name: str, keys: Iterable[str]) -> str:
+        """Return the keys of a secret or a config map, which has to have them."""
+        data = self.get(kind, name).get("data") or {}
+        if missing := [key for key in keys if key not in data]:
+            raise MbdError(f"it has no {', '.join(missing)}")
+        return ", ".join(keys)
+
+    def claim(self, name: str, access: str) -> str:
+        """Return the state of a claim, which has to have an access mode."""
+        claim = self.get("persistentvolumeclaim", name)
+        modes = claim["spec"]["accessModes"]
+        if access not in modes:
+            hint = "make it again in a storage class that has it"
+            raise MbdError(f"its access modes are {', '.join(modes)}, not {access}", hint=hint)
+        return f"{access}, {claim['status']['phase']}"
+
+    def may(self, account: str) -> str:
+        """Return that a service account has the rights that a run needs."""
+        lacking = []
+        for verb, kind in _RIGHTS:
+            with suppress(MbdError):  # kubectl fails where the answer is no
+                if self("auth", "can-i", verb, kind, f"--as={account}").strip() == "yes":
+                    continue
+            lacking.append(f"{verb} {kind}")
+        if lacking:
+            raise _DoubtError(f"may not {', '.join(lacking)}, or you may not ask")
+        return "has the rights that a run needs"
+
+
+def _check(name: str, to_do: str, check: Callable[[], str]) -> DoctorFinding:
+    """Return what a check finds, or the error that it raises; `to_do`: the hint where that has none."""
+    try:
+        return DoctorFinding(name, CheckState.OK, check())
+    except MbdError as error:
+        doubtful = isinstance(error, _DoubtError) or "orbidden" in error.problem
+        state = CheckState.WARNING if doubtful else CheckState.FAILED
+        return DoctorFinding(name, state, error.problem, error.hint or to_do)
 
 
 def _objects(kubectl: _Kubectl, values: DeployValues, params: Params) -> Iterator[DoctorFinding]:
@@ -86,74 +128,48 @@ def _objects(kubectl: _Kubectl, values: DeployValues, params: Params) -> Iterato
             for key, place in keys.items()
         ]
         to_do = f"kubectl create secret generic {name} {within} {' '.join(parts)}"
-        yield _compare(kubectl.get("secret", name), f"secret {name}", keys, to_do)
+        yield _check(f"secret {name}", to_do, partial(kubectl.keys, "secret", name, keys))
     trust, file = params.platform.trust_config or "", f"{values.secrets.folder}/trust.json"
     to_do = f"kubectl create configmap {trust} {within} --from-file={file}"
-    yield _compare(kubectl.get("configmap", trust), f"config map {trust}", ["trust.json"], to_do)
-    yield _compare(kubectl.get("configmap", "mbd-params"), "config map mbd-params", ["params.yaml"], _APPLY)
+    yield _check(f"config map {trust}", to_do, partial(kubectl.keys, "configmap", trust, ["trust.json"]))
+    yield _check("config map mbd-params", _APPLY, partial(kubectl.keys, "configmap", "mbd-params", ["params.yaml"]))
     for name in required_claims(params):
-        claim, title = kubectl.get("persistentvolumeclaim", name), f"claim {name}"
-        if isinstance(claim, str):
-            yield DoctorFinding(title, CheckState.FAILED, claim, _APPLY)
-        elif (access := values.claims.access) not in claim["spec"]["accessModes"]:
-            found = f"its access modes are {', '.join(claim['spec']['accessModes'])}, not {access}"
-            yield DoctorFinding(title, CheckState.FAILED, found, "make it again in a storage class that has it")
-        else:
-            yield DoctorFinding(title, CheckState.OK, f"{access}, {claim['status']['phase']}")
-
-
-def _compare(
-    found: dict[str, Any] | str, title: str, keys: Sequence[str] | dict[str, str], to_do: str
-) -> DoctorFinding:
-    if isinstance(found, str):
-        state = CheckState.WARNING if "orbidden" in found else CheckState.FAILED
-        return DoctorFinding(title, state, found, to_do)
-    if missing := [key for key in keys if key not in (found.get("data") or {})]:
-        return DoctorFinding(title, CheckState.FAILED, f"it has no {', '.join(missing)}", to_do)
-    return DoctorFinding(title, CheckState.OK, ", ".join(keys))
+        yield _check(f"claim {name}", _APPLY, partial(kubectl.claim, name, values.claims.access))
 
 
 def _kubeflow_side(kubectl: _Kubectl, params: Params) -> Iterator[DoctorFinding]:
     """Check what Kubeflow's launcher and Argo's executor need in the namespace of the runs."""
     account = params.platform.service_account or _RUNNER
-    for name, kind in ((account, "serviceaccount"), (_LAUNCHER, "configmap")):
-        answer = kubectl.get(kind, name)
-        if isinstance(answer, str):
-            to_do = "it is part of Kubeflow Pipelines; docs/kubeflow.md has an example"
-            yield DoctorFinding(f"{kind} {name}", CheckState.FAILED, answer, to_do)
-        elif kind == "configmap":
-            yield _launcher(kubectl, answer.get("data") or {}, params)
-    user = f"--as=system:serviceaccount:{kubectl.namespace}:{account}"
-    lacking = [
-        f"{verb} {kind}"
-        for verb, kind in _RIGHTS
-        if str(kubectl.text("auth", "can-i", verb, kind, user)).strip() != "yes"
-    ]
-    state = CheckState.WARNING if lacking else CheckState.OK
-    found = f"may not {', '.join(lacking)}, or you may not ask" if lacking else "has the rights that a run needs"
-    yield DoctorFinding(
-        f"rights of {account}", state, found, "bind the role of docs/kubeflow.md to it" if lacking else None
-    )
+    to_do = "it is part of Kubeflow Pipelines; docs/kubeflow.md has an example"
+    yield _check(f"serviceaccount {account}", to_do, partial(kubectl.keys, "serviceaccount", account, ()))
+    yield _check(f"configmap {_LAUNCHER}", to_do, partial(_launcher, kubectl, params))
+    to_do = "bind the role of docs/kubeflow.md to it"
+    user = f"system:serviceaccount:{kubectl.namespace}:{account}"
+    yield _check(f"rights of {account}", to_do, partial(kubectl.may, user))
 
 
-def _launcher(kubectl: _Kubectl, data: dict[str, str], params: Params) -> DoctorFinding:
-    """Return whether artifacts have a place, and the launcher credentials for it."""
-    title, root = f"configmap {_LAUNCHER}", params.platform.pipeline_root or data.get("defaultPipelineRoot")
+def _launcher(kubectl: _Kubectl, params: Params) -> str:
+    """Return the place of artifacts, for which the launcher has to have credentials."""
+    data = kubectl.get("configmap", _LAUNCHER).get("data") or {}
+    root = params.platform.pipeline_root or data.get("defaultPipelineRoot")
     if not root:
-        return DoctorFinding(title, CheckState.WARNING, "no defaultPipelineRoot", "set it, and platform.pipeline_root")
+        raise _DoubtError("no defaultPipelineRoot", hint="set it, and platform.pipeline_root")
     if params.platform.pipeline_root is None:
-        return DoctorFinding(title, CheckState.WARNING, "no purge can search it", f"set platform.pipeline_root={root}")
+        raise _DoubtError("no purge can search it", hint=f"set platform.pipeline_root={root}")
     scheme = root.partition("://")[0]
     provider = (yaml.safe_load(data.get("providers") or "{}") or {}).get(scheme, {}).get("default", {})
-    reference = provider.get("credentials", {}).get("secretRef", {})
-    if scheme == "s3" and not reference and not provider.get("credentials", {}).get("fromEnv"):
-        to_do = "add providers.s3.default with endpoint and credentials; docs/kubeflow.md has an example"
-        return DoctorFinding(title, CheckState.WARNING, f"no credentials for {root}", to_do)
-    keys = [reference[key] for key in ("accessKeyKey", "secretKeyKey") if key in reference]
-    name = reference.get("secretName")
-    to_do = f"kubectl create secret generic {name} --namespace={kubectl.namespace} --from-literal=KEY=VALUE …"
-    lacks = _compare(kubectl.get("secret", name), f"secret {name} of {_LAUNCHER}", keys, to_do) if name else None
-    return lacks if lacks and lacks.state is not CheckState.OK else DoctorFinding(title, CheckState.OK, root)
+    credentials = provider.get("credentials", {})
+    reference = credentials.get("secretRef", {})
+    if scheme == "s3" and not reference and not credentials.get("fromEnv"):
+        hint = "add providers.s3.default with endpoint and credentials; docs/kubeflow.md has an example"
+        raise _DoubtError(f"no credentials for {root}", hint=hint)
+    if name := reference.get("secretName"):
+        keys = [reference[key] for key in ("accessKeyKey", "secretKeyKey") if key in reference]
+        hint = f"kubectl create secret generic {name} --namespace={kubectl.namespace} --from-literal=KEY=VALUE …"
+        secret = _check(f"secret {name}", hint, partial(kubectl.keys, "secret", name, keys))
+        if secret.state is not CheckState.OK:
+            raise MbdError(f"{secret.name}: {secret.found}", hint=hint)
+    return str(root)
 
 
 def _in_a_pod(kubectl: _Kubectl, values: DeployValues, params: Params) -> Iterator[DoctorFinding]:
@@ -163,41 +179,43 @@ def _in_a_pod(kubectl: _Kubectl, values: DeployValues, params: Params) -> Iterat
     """
     name = f"mbd-doctor-{uuid4().hex[:8]}"
     pod = Deployment(values, params).task_pod(name, ["doctor", "--json"], ResourceValues())
-    made = kubectl("create", "--filename=-", "--output=json", given=json.dumps(pod))
-    if isinstance(made, str):
-        yield DoctorFinding("pod", CheckState.FAILED, made, "rights to create pods are needed for this check")
-        return
+    to_do = "rights to create pods are needed for this check"
     try:
-        ended = _ended(kubectl, name)
-        text = kubectl.text("logs", name) if ended is None else ended
-        if ended or isinstance(text, RuntimeError):
-            to_do = f"kubectl describe pod {name} shows more while it is there; see platform.image"
-            yield DoctorFinding("pod", CheckState.FAILED, str(text), to_do)
-            return
-        for entry in json.loads(str(text)[str(text).index("{") :])["checks"]:
-            state = CheckState(entry["state"])
-            yield DoctorFinding(f"pod: {entry['name']}", state, entry["found"], entry["to_do"])
-    finally:
-        kubectl.text("delete", "pod", name, "--wait=false")
+        kubectl("create", "--filename=-", given=json.dumps(pod))
+        to_do = f"kubectl describe pod {name} shows more while it is there; see platform.image"
+        try:
+            _wait(kubectl, name)
+            yield from _findings(kubectl("logs", name))
+        finally:
+            with suppress(MbdError):
+                kubectl("delete", "pod", name, "--wait=false")
+    except MbdError as error:
+        yield DoctorFinding("pod", CheckState.FAILED, error.problem, to_do)
 
 
-def _ended(kubectl: _Kubectl, name: str) -> str | None:
-    """Wait until a pod has ended; return why it has not, None if it has."""
+def _findings(log: str) -> list[DoctorFinding]:
+    """Return what `mbd doctor --json` has printed in a pod, whose log has standard error, too."""
+    try:
+        entries = json.JSONDecoder().raw_decode(log, log.index("{"))[0]["checks"]
+        return [DoctorFinding(f"pod: {e['name']}", CheckState(e["state"]), e["found"], e["to_do"]) for e in entries]
+    except (ValueError, KeyError, TypeError) as error:
+        raise MbdError(log.strip() or "`mbd doctor` has printed nothing") from error
+
+
+def _wait(kubectl: _Kubectl, name: str) -> None:
+    """Wait until a pod has ended; an MbdError says why it has not."""
     end, waiting = time.monotonic() + _POD_SECONDS, "it has not started"
     while time.monotonic() < end:
-        pod = kubectl.get("pod", name)
-        if isinstance(pod, str):
-            return pod
-        status = pod["status"]
+        status = kubectl.get("pod", name)["status"]
         if status.get("phase") in ("Succeeded", "Failed"):
-            return None
+            return
         for each in status.get("containerStatuses", ()):
             reason = each["state"].get("waiting", {})
             waiting = f"{reason.get('reason', waiting)} {reason.get('message', '')}".strip()
             if "Image" in waiting and "ack" in waiting.partition(" ")[0]:  # ImagePullBackOff: it will not get better
-                return waiting
+                raise MbdError(waiting)
         for each in status.get("conditions", ()):
             if each["type"] == "PodScheduled" and each["status"] == "False":
                 waiting = f"not scheduled: {each.get('message', '')}"
         time.sleep(1)
-    return f"{waiting} (after {_POD_SECONDS} s)"
+    raise MbdError(f"{waiting} (after {_POD_SECONDS} s)")
