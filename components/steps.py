@@ -123,10 +123,10 @@ def fetch(
 
     It is that of the model called `name` in the log; where its data are, and what is deleted, is handed on.
     """
-    from mbd.kubeflow import production
+    from mbd.kubeflow import tasks
 
     asked = params, resolved, modalities, subjects, model, dataset
-    return production.fetch(*asked, name=name, method=method, epsilon=epsilon, overrides=overrides)
+    return tasks.fetch(*asked, name=name, method=method, epsilon=epsilon, overrides=overrides)
 
 
 @component
@@ -139,9 +139,9 @@ def registered_reference(
     subjects: list[str] = [],
 ) -> None:
     """Fetch the registered reference of the current release; only where none is registered, train it."""
-    from mbd.kubeflow import production
+    from mbd.kubeflow import tasks
 
-    production.registered_reference(params, dataset, model, modalities, subjects, reference)
+    tasks.registered_reference(params, dataset, model, modalities, subjects, reference)
 
 
 @component
@@ -243,9 +243,9 @@ def register(
     run: str = "",
 ) -> None:
     """Register a model and its references in the log; it becomes current unless it is worse than what is."""
-    from mbd.kubeflow import production
+    from mbd.kubeflow import tasks
 
-    production.register(params, dataset, model, references, registered, run)
+    tasks.register(params, dataset, model, references, registered, run)
 
 
 @component

@@ -15,7 +15,7 @@ from mbd.formats.files import WEIGHTS
 from mbd.formats.layout import object_name
 from mbd.formats.purge import Copy, Target
 from mbd.history.lineage import keep_subject
-from mbd.kubeflow import production as tasks
+from mbd.kubeflow import tasks
 from mbd.kubeflow import tasks as steps
 from mbd.kubeflow.common import write_params, write_resolved
 from mbd.kubeflow.data import feature_set
