@@ -115,6 +115,16 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 -- the caller checks the conte
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def find_bundled(name: str) -> Path:
+    """Return a file that belongs to this package: bundled with an installed one, or at the top of a clone."""
+    package = Path(__file__).parent
+    for folder in (package / "bundled", package.parents[1]):
+        if (folder / name).is_file():
+            return folder / name
+    hint = "install the wheel of missing-by-design, or its repository with `pip install --editable`"
+    raise UsageError("this installation lacks a file", file=package / "bundled" / name, hint=hint)
+
+
 @contextmanager
 def locked(path: Path, *, wait: bool) -> Iterator[None]:
     """Hold an exclusive lock on a file or folder; without `wait`, raise BlockingIOError if another process holds it."""

@@ -11,6 +11,7 @@ import click
 from mbd.cli import options
 from mbd.cli.options import CommandGroup, print_result, suggest, with_params, with_params_only
 from mbd.errors import MbdError, UsageError
+from mbd.files import find_bundled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,20 +37,11 @@ def command() -> None:
 
 
 def _pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
-    """Return a module of the package `pipelines`: bundled with the installed package, or at the top of a clone."""
-    import mbd
-
-    package = Path(mbd.__file__).parent
-    for folder in (package / "bundled", package.parents[1]):
-        if (folder / "pipelines" / f"{module}.py").is_file():
-            if str(folder) not in sys.path:
-                sys.path.insert(0, str(folder))
-            return import_module(f"pipelines.{module}")
-    raise UsageError(
-        "the pipelines are not part of this installation",
-        file=package / "bundled",
-        hint="install the wheel of missing-by-design, or its repository with `pip install --editable`",
-    )
+    """Return a module of the package `pipelines`."""
+    folder = str(find_bundled(f"pipelines/{module}.py").parents[1])
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return import_module(f"pipelines.{module}")
 
 
 @command.command("compile")

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-import mbd
 from mbd.deployment.values import DeployValues, ResourceValues
 from mbd.errors import UsageError
+from mbd.files import find_bundled
 from mbd.params import Params
 from mbd.params.resolve import in_container
 
@@ -63,12 +63,6 @@ def required_secrets(values: DeployValues, params: Params) -> dict[str, dict[str
 def required_claims(params: Params) -> list[str]:
     """Return the claims that services and tasks refer to."""
     return [claim for claim in (params.platform.state_claim, params.platform.data_keys_claim) if claim]
-
-
-def resource_file(name: str) -> Path:
-    """Return a file of the folder `deploy`: bundled with the installed package, or at the top of a clone."""
-    package = Path(mbd.__file__).parent
-    return next(file for top in (package / "bundled", package.parents[1]) if (file := top / "deploy" / name).is_file())
 
 
 class Deployment:
@@ -356,7 +350,7 @@ class Deployment:
         return self._cron_job("mbd-purge-scan", schedule, self._pod(container), retries=1)
 
     def _monitoring(self) -> Iterator[Document]:
-        rules = resource_file("prometheus/rules.yaml").read_text(encoding="utf-8")
+        rules = find_bundled("deploy/prometheus/rules.yaml").read_text(encoding="utf-8")
         if self.values.monitoring.operator:
             rule = self._object("monitoring.coreos.com/v1", "PrometheusRule", "mbd-rules")
             yield {**rule, "spec": yaml.safe_load(rules)}
@@ -367,7 +361,7 @@ class Deployment:
             config = self._object("v1", "ConfigMap", "mbd-prometheus-rules", {"prometheus_rules": "1"})
             yield {**config, "data": {"rules.yaml": rules}}
         if self.values.monitoring.dashboard:
-            text = resource_file("grafana/dashboard.json").read_text(encoding="utf-8")
+            text = find_bundled("deploy/grafana/dashboard.json").read_text(encoding="utf-8")
             config = self._object("v1", "ConfigMap", "mbd-grafana-dashboard", {"grafana_dashboard": "1"})
             yield {**config, "data": {"missing-by-design.json": text}}
 

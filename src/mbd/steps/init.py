@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-from mbd.errors import MbdError, MissingExtraError, UsageError, installation_hint
-from mbd.files import to_json, write_file
+from mbd.errors import MbdError, MissingExtraError, UsageError
+from mbd.files import find_bundled, to_json, write_file
 from mbd.git import git
 from mbd.params import Params, to_yaml
 
@@ -41,7 +41,7 @@ def run(
         UsageError: the folder has other parameters or stages.
     """
     stages = (*_STAGES, _PRODUCTION) if production else _STAGES
-    texts = {name: _without_sources(_bundled(name), params, folder) for name in stages}
+    texts = {name: _without_sources(find_bundled(name).read_text(), params, folder) for name in stages}
     texts |= {"params.yaml": to_yaml(params), **more}
     for name, text in texts.items():
         if (folder / name).exists() and (folder / name).read_text() != text:
@@ -80,17 +80,6 @@ def start_dvc(folder: Path) -> None:
     done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)  # noqa: S603 -- no shell
     if done.returncode:
         raise MbdError(f"`dvc init` fails: {done.stderr.strip()}", file=folder)
-
-
-def _bundled(name: str) -> str:
-    """Return the text of a file of DVC: installed with the package, or at the top of a clone."""
-    package = Path(__file__).parents[1]
-    for folder in (package / "bundled", package.parents[1]):
-        if (folder / name).exists():
-            return (folder / name).read_text()
-    raise UsageError(
-        "the stages are not part of this installation", file=package / name, hint=installation_hint("data")
-    )
 
 
 def _without_sources(text: str, params: Params, folder: Path) -> str:
