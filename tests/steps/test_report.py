@@ -14,13 +14,16 @@ from mbd.files import file_digests
 from mbd.formats.files import CERTIFICATE
 from mbd.formats.layout import certificate_name, proof_name
 from mbd.formats.predicate import COPIES
+from mbd.history.history import History
+from mbd.history.replay import read_history
 from mbd.production.request_store import RequestStore
 from mbd.production.store_pages import write_store_pages
 from mbd.records import now
 from mbd.report.page.content import NOT_ASKED, Page
 from mbd.report.page.words import NOTHING_CLAIMED
 from mbd.steps import report, verify
-from mbd.storage.store import update
+from mbd.storage.store import Store, update
+from mbd.trust.trust_file import Trust
 from mbd.verifier.bundle import Bundle
 from mbd.verifier.verdict import fingerprint
 from tests.monitoring.golden_store import purge_statement
@@ -107,6 +110,23 @@ def test_a_certificate_lists_the_requests_it_answers(authority: SmallAuthority, 
     assert marked.id not in page
     assert "1 open request" in (tmp_path / "site" / "index.md").read_text(encoding="utf-8")
     assert not any(b"desk-7" in file.read_bytes() for file in (tmp_path / "site").rglob("*") if file.is_file())
+
+
+def test_a_request_that_is_certified_meanwhile_is_not_shown_as_unproven(
+    authority: SmallAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = RequestStore(authority.private, authority.request_key)
+    request = requests.submit("sentiment", ["audio"], due_days=30)
+
+    def read_then_certify(store: Store, trust: Trust) -> History:
+        history = read_history(store, trust)
+        digest = authority.publish("exact").name
+        requests.change(request.id, lambda r: r.moved("certified", "worker", now(), certificate=digest))
+        return history
+
+    monkeypatch.setattr("mbd.production.store_pages.read_history", read_then_certify)
+    write_store_pages(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
+    assert "received" in (tmp_path / "site" / "index.md").read_text(encoding="utf-8")
 
 
 def test_a_planted_proof_is_neither_shown_nor_stops_a_report(authority: SmallAuthority, tmp_path: Path) -> None:

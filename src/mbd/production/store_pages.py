@@ -1,15 +1,14 @@
 """The pages of a store: each certificate that verifies, what was said about it since, and the requests it answers."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from mbd.errors import DataError, VerificationError
-from mbd.formats.request import OPEN, DeletionRequest
+from mbd.formats.request import OPEN
 from mbd.history.entries import InvalidCertificate, read_entries
-from mbd.history.history import History
 from mbd.history.replay import read_history
 from mbd.log.reader import Log
 from mbd.monitoring.store_scanner import facts_of_request, proven
@@ -40,10 +39,14 @@ def write_store_pages(
     """Write a page for each certificate of a store, and an index of them."""
     at, store = clock(), open_store(url, params.store)
     trusted = read_trust(require_trust(trust))
+    request_store = RequestStore.open(params, url)
+    stated = list(request_store.stated())  # before the log: what a request says has been logged by then
     history = read_history(store, trusted)
     log = Log(store, trusted, history.head)
     requests, answered = list[RequestRow](), defaultdict[str, list[str]](list)
-    for request, state in _states(RequestStore.open(params, url), history):
+    for request in stated:
+        authentic = request_store.is_authentic(request)
+        state = proven(facts_of_request(request), history).state if authentic else "not authentic"
         requests.append(RequestRow(request.id, request.model, request.modalities, state, state in OPEN, request.due))
         if state == "certified":
             answered[request.certificate or ""].append(request.id)
@@ -64,10 +67,3 @@ def write_store_pages(
         write_page(step.folder / "index", index_page(store.url, rows, invalid, requests, at))
         step.look_at = "index.html"
     return StorePages(tuple(rows), tuple(invalid), out / "index.html")
-
-
-def _states(requests: RequestStore, history: History) -> Iterator[tuple[DeletionRequest, str]]:
-    """Yield every request with its state, as far as the log shows it."""
-    for request in requests.stated():
-        authentic = requests.is_authentic(request)
-        yield request, proven(facts_of_request(request), history).state if authentic else "not authentic"
