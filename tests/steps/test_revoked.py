@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.guard import admit
-from mbd.errors import UsageError, VerificationError
+from mbd.errors import DataError, UsageError, VerificationError
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
 from mbd.formats.files import WEIGHTS
@@ -19,7 +19,7 @@ from mbd.production.request_store import RequestStore
 from mbd.production.submit import submit
 from mbd.production.worker import Worker
 from mbd.steps import purge, train
-from mbd.steps.revoked import read_revoked, revocable
+from mbd.steps.revoked import persons_of, read_revoked, revocable
 from mbd.steps.step import purged_digests
 from tests.production.registering import NAME, Production
 
@@ -46,6 +46,16 @@ def forget(production: Production, modality: str, person: str | None = None) -> 
 def test_nothing_is_left_out_where_no_model_of_the_name_is_registered(production: Production) -> None:
     assert read_revoked(production.params).modalities == ()
     assert revocable(production.params, production.features) == ("text", "audio", "visual")
+
+
+def test_recordings_that_a_run_leaves_out_are_not_read_where_their_certificates_are_unknown(
+    production: Production, tmp_path: Path
+) -> None:
+    assert persons_of(production.params, ()).persons == {}
+    nothing_logged = load_params(None, [*production.settings, f"store.url=file://{tmp_path}/other"])
+    with pytest.raises(DataError) as error:
+        persons_of(nothing_logged, ("0" * 64,))
+    assert error.value.key == "store.url"
 
 
 def test_references_are_trained_for_what_may_be_revoked_and_registered_from_one_folder(

@@ -102,10 +102,23 @@ def respected_by_current(history: History, params: Params) -> Revoked:
 
 
 def persons_of(params: Params, certificates: Sequence[str]) -> Revoked:
-    """Return the persons that certificates in the log, by their digests, are about."""
-    history = _logged(params) if certificates else None
-    if history is None:
+    """Return the persons that certificates in the log, by their digests, are about.
+
+    Raises:
+        VerificationError: The log cannot be read completely.
+        DataError: It is not known whose recordings were deleted.
+    """
+    if not certificates:
         return Revoked(params.certificate.model)
+    history = read_log(params, params.store.url)
+    if unknown := [digest for digest in certificates if digest not in history.certificates]:
+        raise DataError(
+            "the log does not have the certificates by which recordings of persons are left out",
+            file=params.store.url,
+            key="store.url",
+            value=", ".join(unknown),
+            hint="name the store in which they are published",
+        )
     return _of(history, params, [history.certificates[digest] for digest in certificates])
 
 
