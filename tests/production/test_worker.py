@@ -24,7 +24,7 @@ from mbd.production.worker import Worker
 from mbd.records import now
 from mbd.steps import features, train, verify
 from mbd.storage import open_store
-from mbd.storage.store import update
+from mbd.storage.store import StoreError, update
 from mbd.trust.commitments import read_lineage_key
 from mbd.trust.keys import load_signer, make_keys
 from mbd.trust.trust_file import read_trust
@@ -235,3 +235,15 @@ def test_a_watching_worker_goes_on_after_failures_and_lets_a_failed_request_rest
     assert worker.request_store.get(first.id).state == "failed"
     done = list(worker.watch(lambda _: False))
     assert [request.state for request, _ in done] == ["certified"]
+
+
+def test_a_watching_worker_outlives_a_store_that_is_away_for_months(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StoreError("the store is away")
+
+    monkeypatch.setattr(Worker, "run", fail)
+    waited: list[float] = []
+    assert not list(worker.watch(lambda seconds: waited.append(seconds) or len(waited) < 1100))  # type: ignore[func-returns-value]
+    assert waited[-1] == waited[20] == 3600

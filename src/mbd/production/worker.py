@@ -45,6 +45,8 @@ from mbd.trust.commitments import read_lineage_key
 from mbd.verifier.bundle import Bundle
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
+_DOUBLINGS = 30
+"""of a pause, at most: a float has an end"""
 _LOG = logging.getLogger(__name__)
 
 
@@ -141,7 +143,7 @@ class Worker:
             except (MbdError, OSError) as error:  # such as a store that is away: the next time may succeed
                 failures += 1
                 _LOG.warning("carrying out requests failed: %s", error)
-            if not wait(min(self.params.serving.poll_seconds * 2**failures, _LONGEST_PAUSE)):
+            if not wait(min(self.params.serving.poll_seconds * 2.0 ** min(failures, _DOUBLINGS), _LONGEST_PAUSE)):
                 return
 
     def _carry_out(
