@@ -373,6 +373,13 @@ def test_wrong_requests_are_wrong_usage_and_leave_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_reference_for_persons_is_refused_before_any_data_is_read(model_workspace: Path, tmp_path: Path) -> None:
+    model = model_workspace / "lattice"
+    with pytest.raises(UsageError, match="not for single subjects") as error:
+        delete.run(params(*EXACT), tmp_path / "no data", model, ["audio"], ["speaker9"], tmp_path / "out", model)
+    assert error.value.key == "--reference"
+
+
 @pytest.mark.parametrize(
     ("features", "says"),
     [

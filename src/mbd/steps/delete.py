@@ -154,8 +154,7 @@ def run(
             claimed = outcome.record.guarantee.kind
             if claimed not in (*claimable(method.kind), "empirical"):
                 raise PluginError(f"the method {params.deletion.method} is declared {method.kind} and claims {claimed}")
-            distances = _distances(case, outcome, reference)
-            record = _write(step, case, outcome, params, account.budget, distances)
+            record = _write(step, case, outcome, params, account.budget)
             step.phases |= outcome.phases.seconds
             step.look_at = DELETION
         account.settle(record.after)
@@ -187,6 +186,9 @@ def _open(
 ) -> _Case:
     record, tensors = load_model(model)
     refuse_method(params.deletion.method, record, subjects)
+    if subjects and reference:
+        problem = "a reference is for whole modalities, not for single subjects"
+        raise UsageError(problem, key="--reference", value=reference)
     if subjects:
         refuse_foreign(record, modalities)
         gone = tuple(m for m in record.inputs if m in modalities)
@@ -255,27 +257,11 @@ def _done(out: Path, charge: str) -> DeletionRecord | None:
     return record if whole else None
 
 
-def _distances(case: _Case, outcome: DeletionOutcome, reference: Path | None) -> dict[str, Any] | None:
-    if reference is None:
-        return None
-    if case.request.subjects:
-        raise UsageError(
-            "a reference is for whole modalities, not for single subjects",
-            key="--reference",
-            value=reference,
-        )
-    record, weights = case.original.reference or load_model(reference)
-    return reference_distances(case.original, outcome, record, weights, case.request.modalities)
-
-
 def _write(
-    step: StepRun,
-    case: _Case,
-    outcome: DeletionOutcome,
-    params: Params,
-    budget: LineageBudget | None,
-    distances: dict[str, Any] | None,
+    step: StepRun, case: _Case, outcome: DeletionOutcome, params: Params, budget: LineageBudget | None
 ) -> DeletionRecord:
+    gone, reference = case.request.modalities, case.original.reference
+    distances = reference_distances(case.original, outcome, *reference, gone) if reference else None
     model = save_model(step.folder, outcome.record, outcome.tensors)
     indices = save_tensors(step.folder / INDICES, outcome.indices)
     step.known_digests |= {WEIGHTS: model.sha256, INDICES: indices}

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.corruption import corrupted_rows
 from mbd.features.media.encoders import Encoder
@@ -191,3 +192,12 @@ def test_parts_of_the_media_that_are_encoded_apart_fill_the_cache_and_change_no_
     out = damage(media, tmp_path / "cache", tmp_path / "out")
     assert path_digest(out) == path_digest(damaged[0])
     assert set(entries(tmp_path / "cache")) == set.union(*made)  # nothing was left to do
+
+
+def test_a_part_names_the_table_that_has_no_such_modality(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("id,label,split,transcript\na_0,0,train,good\n")
+    params = load_params(None, [f"features.source.path={table}", "features.source.modalities=[visual]"])
+    with pytest.raises(DataError) as error:
+        fill_cache(params.features, 0, 2)
+    assert error.value.file == table

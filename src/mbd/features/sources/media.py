@@ -262,7 +262,8 @@ def _columns(table: MediaTable, asked: tuple[str, ...] | None) -> dict[str, str]
     # Where there is an audio column its empty cells mean no sound, whatever the video has.
     columns = {"text": "transcript", "audio": "audio" if "audio" in table.columns else "video", "visual": "video"}
     there = {modality: column for modality, column in columns.items() if column in table.columns}
-    return {modality: there[modality] for modality in choose_modalities(asked, there)}
+    with naming(table.file):
+        return {modality: there[modality] for modality in choose_modalities(asked, there)}
 
 
 def _files(table: MediaTable, columns: Mapping[str, str]) -> list[Path]:
