@@ -4,9 +4,10 @@ A pickle is a program, and `pickle.load` runs it: it imports what the file names
 in `Unpickler.find_class` is not enough for arrays, because the file then sets the state of numpy's own objects, and
 numpy trusts it: an array of a million objects filled from a list of two ends the process. So the file is never given
 to `pickle`: :class:`Machine` walks through it, the stack machine that a pickle is a program for, without the parts that
-reach outside the file, and `values` makes the values. A name becomes one of the builders of `values`, or it is noted
-in `refused` and a blank takes its place. The walk goes on after that, so that `refused` holds all that the file asks
-for, however the names reach the opcode that uses them.
+reach outside the file. The standard library's `pickletools`, which runs nothing either, reads the arguments of opcodes,
+and `values` makes the values. A name becomes one of the builders of `values`, or it is noted in `refused` and a blank
+takes its place. The walk goes on after that, so that `refused` holds all that the file asks for, however the names
+reach the opcode that uses them.
 
 Memory is bounded by the file. Arrays are read-only, and large ones are views of the file, read from disk when they are
 looked at.
@@ -15,129 +16,60 @@ looked at.
 import codecs
 import mmap
 import re
-import struct
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from pickletools import OpcodeInfo, opcodes, read_int4, read_stringnl, read_uint4, read_uint8
+from typing import IO, Any, Literal
 
 import numpy as np
 
 from mbd.errors import DataError
 from mbd.features.pickles.values import BLANK, BUILDERS, Named, Unfinished, UnusableError, check_key, takes_content
 
-BYTE, SHORT, UNSIGNED, SIGNED, LONG = (struct.Struct(f"<{code}") for code in "BHIiQ")
-
 _FLOATS = re.compile(rb"(?:G.{8}){1,1000}+", re.DOTALL)
 _FLOAT_SIZE = 9
-_CUT_OFF = "it has no STOP opcode"
 
 
 class DamagedError(Exception):
     """The bytes are not a whole pickle."""
 
 
-def latin1(data: bytes) -> str:
-    """Return text as Python 2 wrote it."""
-    return data.decode("latin1")
+def _read_quoted(data: IO[bytes]) -> str:
+    """Read a text as Python 2 wrote it, whatever is in it."""
+    return codecs.escape_decode(read_stringnl(data, decode=False))[0].decode("latin1")
 
 
-def utf8(data: bytes) -> str:
-    """Return text as Python 3 writes it."""
-    return data.decode("utf-8", "surrogatepass")
+def _read_name(data: IO[bytes]) -> tuple[str, ...]:
+    lines: Any = (read_stringnl(data, decode=False, stripquotes=False) for _ in ("module", "name"))
+    return tuple(line.decode("utf-8", "surrogatepass") for line in lines)
 
 
-def _integer(data: bytes) -> int:
-    return int.from_bytes(data, "little", signed=True)
+def _read_floats(data: Any) -> list[float]:  # noqa: ANN401 -- a mapped file
+    """Read all consecutive floats, from the opcode before on; some files hold millions of them."""
+    begin = data.tell() - 1
+    run = _FLOATS.match(data, begin)
+    if run is None:
+        raise ValueError("a number is cut off")
+    data.seek(run.end())
+    count = (run.end() - begin) // _FLOAT_SIZE
+    numbers: list[float] = np.ndarray((count,), ">f8", data, offset=begin + 1, strides=(_FLOAT_SIZE,)).tolist()
+    return numbers
 
 
-def _integer_line(line: bytes) -> int:
-    return {b"00": False, b"01": True}[line] if line in (b"00", b"01") else int(line.removesuffix(b"L"))
-
-
-def _quoted(line: bytes) -> str:
-    if len(line) < 2 or line[0] != line[-1] or line[:1] not in (b"'", b'"'):
-        raise DamagedError("a text without its quotes")
-    return latin1(codecs.escape_decode(line[1:-1])[0])
-
-
-# By opcode: the layout of a number; what to make of a line; the layout of a length and what to make of the content.
-NUMBERS = {b"K": BYTE, b"M": SHORT, b"J": SIGNED}
-LINES: dict[bytes, Callable[[bytes], Any]] = {
-    b"I": _integer_line,
-    b"L": _integer_line,
-    b"F": float,
-    b"S": _quoted,
-    b"V": lambda line: line.decode("raw-unicode-escape"),
+_OPCODES = {ord(opcode.code): opcode for opcode in opcodes}
+_READ: dict[str, Callable[[Any], Any]] = {
+    "STRING": _read_quoted,
+    "GLOBAL": _read_name,
+    "INST": _read_name,
+    "BINFLOAT": _read_floats,
 }
-COUNTED: dict[bytes, tuple[struct.Struct, Callable[[bytes], Any]]] = {
-    b"U": (BYTE, latin1),
-    b"T": (SIGNED, latin1),
-    b"C": (BYTE, bytes),
-    b"B": (UNSIGNED, bytes),
-    b"\x8e": (LONG, bytes),
-    b"\x96": (LONG, bytearray),
-    b"\x8c": (BYTE, utf8),
-    b"X": (UNSIGNED, utf8),
-    b"\x8d": (LONG, utf8),
-    b"\x8a": (BYTE, _integer),
-    b"\x8b": (SIGNED, _integer),
-}
-
-
-class Reader:
-    """A position in the bytes of a pickle."""
-
-    def __init__(self, data: mmap.mmap) -> None:
-        self.data = data
-        self.size = len(data)
-        self.at = 0
-
-    def number(self, layout: struct.Struct) -> int:
-        """Read a number."""
-        if self.at + layout.size > self.size:
-            self.at = self.size
-            raise DamagedError(_CUT_OFF)
-        number: int = layout.unpack_from(self.data, self.at)[0]
-        self.at += layout.size
-        return number
-
-    def line(self) -> bytes:
-        """Read up to the end of the line."""
-        begin, end = self.at, self.data.find(b"\n", self.at)
-        if end < 0:
-            raise DamagedError(_CUT_OFF)
-        self.at = end + 1
-        return self.data[begin:end]
-
-    def span(self, layout: struct.Struct) -> tuple[int, int]:
-        """Read a length and step over as many bytes; return where they begin and end."""
-        count = self.number(layout)
-        left = self.size - self.at
-        if not 0 <= count <= left:
-            raise DamagedError(f"it announces {count} bytes where {left} are left")
-        self.at += count
-        return self.at - count, self.at
-
-    def floats(self, begin: int) -> list[float]:
-        """Read all consecutive floats from the opcode at `begin`; some files hold millions of them."""
-        run = _FLOATS.match(self.data, begin)
-        if run is None:
-            raise DamagedError(_CUT_OFF)
-        self.at = run.end()
-        count = (self.at - begin) // _FLOAT_SIZE
-        numbers: list[float] = np.ndarray(
-            (count,), ">f8", buffer=self.data, offset=begin + 1, strides=(_FLOAT_SIZE,)
-        ).tolist()
-        return numbers
-
-
-_STOP = ord(".")
+"""arguments that are read in another way than by pickletools"""
+_COUNT = {"BINSTRING": read_int4, "BINBYTES": read_uint4, "BINBYTES8": read_uint8, "BYTEARRAY8": read_uint8}
+"""what may be the content of a large array, by how its length is read"""
 _STARTS = b"\x80(]})cNIJKMLFGSTUVX"
-_CONSTANTS: dict[bytes, object] = {b"N": None, b"\x88": True, b"\x89": False, b")": ()}
-_CONTENT = (bytes, bytearray, latin1)
 _VIEWED = 4096
 _NAME_SHOWN = 100
+_REASON_SHOWN = 200
 
 
 class Machine:
@@ -148,7 +80,8 @@ class Machine:
         """what the file asks for beyond data, in its order"""
         self.begun = 0
         """where the opcode at work begins"""
-        self._read = Reader(data)
+        self._data: Any = data  # read as a file, which pickletools asks for
+        self._size = len(data)
         self._stack: list[Any] = []
         self._marks: list[list[Any]] = []
         self._memo: dict[int, Any] = {}
@@ -157,98 +90,100 @@ class Machine:
 
     def run(self) -> object:
         """Take every step up to the end mark and return the value that is left."""
-        read, data, steps = self._read, self._read.data, self._steps()
-        if data[0] not in _STARTS:
+        steps = self._steps()
+        if self._data[0] not in _STARTS:
             raise DamagedError("a pickle does not begin like this")
         try:
-            while (code := data[read.at]) != _STOP:
-                self.begun = read.at
-                read.at += 1
-                steps[code]()
+            while (opcode := self._opcode()).name != "STOP":
+                steps[opcode.name](self._argument(opcode))
             (value,) = self._stack
         except (LookupError, ValueError, TypeError) as error:
-            ended = read.at >= read.size
-            raise DamagedError("it has no STOP opcode" if ended else "its opcodes do not fit together") from error
+            raise DamagedError("its opcodes do not fit together") from error
         if self._scaffolding:
             self._refuse("a class, or an array without content, as a value")
         return value
 
-    def _steps(self) -> dict[int, Callable[[], object]]:
-        """Return what to do for each opcode (they are described in the standard library's pickletools)."""
-        steps: dict[bytes, Callable[[], object]] = {
-            b"\x80": partial(self._read.number, BYTE),
-            b"\x95": partial(self._read.number, LONG),
-            b"G": lambda: self._stack.extend(self._read.floats(self.begun)),
-            b"(": self._mark,
-            b"0": lambda: self._forget(self._take(1) if self._stack else self._above_mark()),
-            b"1": lambda: self._forget(self._above_mark()),
-            b"]": lambda: self._push([]),
-            b"}": lambda: self._push({}),
-            b"\x8f": lambda: self._push(set()),
-            b"l": lambda: self._push(self._above_mark()),
-            b"t": lambda: self._push(tuple(self._above_mark())),
-            b"\x91": lambda: self._push(frozenset(self._keys(self._above_mark()))),
-            b"d": lambda: self._push(self._pairs(self._above_mark())),
-            b"\x85": lambda: self._push(tuple(self._take(1))),
-            b"\x86": lambda: self._push(tuple(self._take(2))),
-            b"\x87": lambda: self._push(tuple(self._take(3))),
-            b"a": lambda: self._fill(list, self._take(1)),
-            b"e": lambda: self._fill(list, self._above_mark()),
-            b"s": lambda: self._fill(dict, self._take(2)),
-            b"u": lambda: self._fill(dict, self._above_mark()),
-            b"\x90": lambda: self._fill(set, self._above_mark()),
-            b"\x94": lambda: self._put(len(self._memo)),
-            b"p": lambda: self._put(int(self._read.line())),
-            b"q": lambda: self._put(self._read.number(BYTE)),
-            b"r": lambda: self._put(self._read.number(UNSIGNED)),
-            b"g": lambda: self._get(int(self._read.line())),
-            b"h": lambda: self._get(self._read.number(BYTE)),
-            b"j": lambda: self._get(self._read.number(UNSIGNED)),
-            b"c": lambda: self._name(utf8(self._read.line()), utf8(self._read.line())),
-            b"\x93": lambda: self._name(*self._take(2)),
-            b"R": self._reduce,
-            b"b": self._build,
-            **{code: partial(self._push, value) for code, value in _CONSTANTS.items()},
-            **{code: partial(self._push_read, partial(self._read.number, form)) for code, form in NUMBERS.items()},
-            **{code: partial(self._push_read, self._read.line, make) for code, make in LINES.items()},
-            **{code: partial(self._counted, *how) for code, how in COUNTED.items()},
-            **self._refused_steps(),
-        }
-        return {code[0]: step for code, step in steps.items()}
+    def _opcode(self) -> OpcodeInfo:
+        self.begun = self._data.tell()
+        if self.begun == self._size:
+            raise DamagedError("it has no STOP opcode")
+        return _OPCODES[self._data.read_byte()]
 
-    def _refused_steps(self) -> dict[bytes, Callable[[], object]]:
+    def _argument(self, opcode: OpcodeInfo) -> Any:  # noqa: ANN401 -- numbers, texts and bytes
+        if opcode.arg is None:
+            return None
+        try:
+            # What is being filled is below the mark. If that is an array, its content is not copied.
+            if opcode.name in _COUNT and self._marks and any(map(takes_content, self._marks[-1][-1:])):
+                return self._content(opcode)
+            return _READ.get(opcode.name, opcode.arg.reader)(self._data)
+        except ValueError as error:
+            raise DamagedError(str(error)[:_REASON_SHOWN]) from error
+
+    def _content(self, opcode: OpcodeInfo) -> Any:  # noqa: ANN401 -- text, bytes or a view of the file
+        begin, count = self._data.tell(), _COUNT[opcode.name](self._data)
+        at = self._data.tell()
+        if not _VIEWED <= count <= self._size - at:
+            self._data.seek(begin)
+            return opcode.arg and opcode.arg.reader(self._data)
+        self._data.seek(count, 1)
+        return memoryview(self._data)[at : at + count]
+
+    def _steps(self) -> dict[str, Callable[[Any], object]]:
+        """Return what to do with the argument of each opcode (they are described in pickletools)."""
         outside = "an object from outside the file"
         return {
-            b"P": lambda: self._blank(f"{outside} (PERSID)", self._read.line()),
-            b"Q": lambda: self._blank(f"{outside} (BINPERSID)", self._take(1)),
-            b"\x82": lambda: self._blank(f"the extension code {self._read.number(BYTE)}"),
-            b"\x83": lambda: self._blank(f"the extension code {self._read.number(SHORT)}"),
-            b"\x84": lambda: self._blank(f"the extension code {self._read.number(SIGNED)}"),
-            b"\x97": lambda: self._blank("a buffer from outside the file"),
-            b"\x98": lambda: self._blank("a buffer from outside the file", self._take(1)),
-            b"2": lambda: self._blank("the opcode DUP"),
-            b"i": lambda: self._blank(_dotted(utf8(self._read.line()), utf8(self._read.line())), self._above_mark()),
-            b"o": lambda: self._instance(self._above_mark()[0]),
-            b"\x81": lambda: self._instance(self._take(2)[0]),
-            b"\x92": lambda: self._instance(self._take(3)[0]),
+            **{opcode.name: self._push for opcode in opcodes if opcode.arg},
+            **dict.fromkeys(("PROTO", "FRAME"), lambda _: None),
+            **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), self._put),
+            **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), self._get),
+            **dict.fromkeys(("EXT1", "EXT2", "EXT4"), lambda code: self._blank(f"the extension code {code}")),
+            "BINFLOAT": self._push_all,
+            "NONE": self._push,
+            "NEWTRUE": lambda _: self._push(True),
+            "NEWFALSE": lambda _: self._push(False),
+            "MARK": self._mark,
+            "POP": lambda _: self._forget(self._take(1) if self._stack else self._above_mark()),
+            "POP_MARK": lambda _: self._forget(self._above_mark()),
+            "EMPTY_TUPLE": lambda _: self._push(()),
+            "EMPTY_LIST": lambda _: self._push([]),
+            "EMPTY_DICT": lambda _: self._push({}),
+            "EMPTY_SET": lambda _: self._push(set()),
+            "LIST": lambda _: self._push(self._above_mark()),
+            "TUPLE": lambda _: self._push(tuple(self._above_mark())),
+            "TUPLE1": lambda _: self._push(tuple(self._take(1))),
+            "TUPLE2": lambda _: self._push(tuple(self._take(2))),
+            "TUPLE3": lambda _: self._push(tuple(self._take(3))),
+            "FROZENSET": lambda _: self._push(frozenset(self._keys(self._above_mark()))),
+            "DICT": lambda _: self._push(self._pairs(self._above_mark())),
+            "APPEND": lambda _: self._fill(list, self._take(1)),
+            "APPENDS": lambda _: self._fill(list, self._above_mark()),
+            "SETITEM": lambda _: self._fill(dict, self._take(2)),
+            "SETITEMS": lambda _: self._fill(dict, self._above_mark()),
+            "ADDITEMS": lambda _: self._fill(set, self._above_mark()),
+            "MEMOIZE": lambda _: self._put(len(self._memo)),
+            "GLOBAL": lambda name: self._name(*name),
+            "STACK_GLOBAL": lambda _: self._name(*self._take(2)),
+            "REDUCE": self._reduce,
+            "BUILD": self._build,
+            "PERSID": lambda _: self._blank(f"{outside} (PERSID)"),
+            "BINPERSID": lambda _: self._blank(f"{outside} (BINPERSID)", self._take(1)),
+            "NEXT_BUFFER": lambda _: self._blank("a buffer from outside the file"),
+            "READONLY_BUFFER": lambda _: self._blank("a buffer from outside the file", self._take(1)),
+            "DUP": lambda _: self._blank("the opcode DUP"),
+            "INST": lambda name: self._blank(_dotted(*name), self._above_mark()),
+            "OBJ": lambda _: self._instance(self._above_mark()[0]),
+            "NEWOBJ": lambda _: self._instance(self._take(2)[0]),
+            "NEWOBJ_EX": lambda _: self._instance(self._take(3)[0]),
         }
 
     # Stack
 
-    def _counted(self, layout: struct.Struct, make: Callable[[bytes], Any]) -> None:
-        begin, end = self._read.span(layout)
-        # What is being filled is below the mark. If that is an array, its content is not copied.
-        below = self._marks[-1][-1:] if self._marks else ()
-        if end - begin >= _VIEWED and make in _CONTENT and any(map(takes_content, below)):
-            self._stack.append(memoryview(self._read.data)[begin:end])
-        else:
-            self._stack.append(make(self._read.data[begin:end]))
-
     def _push(self, value: object) -> None:
         self._stack.append(value)
 
-    def _push_read(self, read: Callable[[], Any], make: Callable[[Any], Any] = lambda value: value) -> None:
-        self._stack.append(make(read()))
+    def _push_all(self, values: list[float]) -> None:
+        self._stack += values
 
     def _take(self, count: int) -> list[Any]:
         taken = self._stack[-count:]
@@ -257,7 +192,7 @@ class Machine:
         del self._stack[-count:]
         return taken
 
-    def _mark(self) -> None:
+    def _mark(self, _: None) -> None:
         self._marks.append(self._stack)
         self._stack = []
 
@@ -295,8 +230,8 @@ class Machine:
     # Memo
 
     def _put(self, key: int) -> None:
-        if not 0 <= key <= self._read.size:
-            raise DamagedError(f"it remembers a value as number {key} in a file of {self._read.size} bytes")
+        if not 0 <= key <= self._size:
+            raise DamagedError(f"it remembers a value as number {key} in a file of {self._size} bytes")
         self._memo[key] = value = self._stack[-1]
         if type(value) is Unfinished:
             value.memo_keys.append(key)
@@ -321,7 +256,7 @@ class Machine:
         else:
             self._blank(_dotted(module, name))
 
-    def _reduce(self) -> None:
+    def _reduce(self, _: None) -> None:
         maker, arguments = self._take(2)
         if type(maker) is Named and type(arguments) is tuple:
             self._forget([maker, *arguments])
@@ -333,7 +268,7 @@ class Machine:
         self._scaffolding += type(value) is Unfinished
         self._stack.append(value)
 
-    def _build(self) -> None:
+    def _build(self, _: None) -> None:
         (state,) = self._take(1)
         target = self._stack[-1]
         if type(target) is Unfinished:
