@@ -36,9 +36,9 @@ from mbd.privacy.gaussian import (
     analytic_sigma,
     classical_sigma,
     delta_of,
+    epsilon_by_gaussian,
     epsilon_by_paper,
     epsilon_by_rdp,
-    epsilon_of,
     zcdp,
 )
 from mbd.privacy.noise import NoiseKey, Sensitivity, clip, of_ball, one_time_key
@@ -119,7 +119,7 @@ def accounting(settings: DeletionSettings) -> dict[str, Any]:
         "delta_achieved": delta_of(epsilon, sigma, sensitivity),
         "delta_of_classical_sigma": delta_of(epsilon, classical, sensitivity),
         "rho": rho,
-        "epsilon_by_analytic": epsilon_of(delta, sigma, sensitivity),
+        "epsilon_by_analytic": epsilon_by_gaussian(rho, delta),
         "epsilon_by_rdp": epsilon_by_rdp(rho, delta),
         "epsilon_by_paper": epsilon_by_paper(rho, delta),
         "information_bits_at_most": rho / 4 / math.log(2),

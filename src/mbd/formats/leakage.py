@@ -97,6 +97,24 @@ class AttackRecord(Record):
         return low <= self.tolerance and high >= -self.tolerance
 
 
+class UtilitySummary(Record):
+    """One metric of the retained modalities that was judged: how much is lost at least is compared with the margin."""
+
+    metric: str
+    regime: str
+    decision: Decision
+    margin: float
+    to_reference: float
+    """upper bound of after − reference"""
+    to_before: float | None
+    """upper bound of after − before"""
+
+    @property
+    def passes(self) -> bool:
+        """Whether no more than the margin is surely lost to either."""
+        return all(high is None or high >= -self.margin for high in (self.to_reference, self.to_before))
+
+
 class UtilityRecord(Record):
     """How well the retained modalities still serve; never measured on inputs that hold a deleted modality."""
 
@@ -119,9 +137,21 @@ class UtilityRecord(Record):
     reason: str
 
     @property
+    def summary(self) -> UtilitySummary:
+        """What a certificate says of it."""
+        return UtilitySummary(
+            metric=self.metric,
+            regime=self.regime,
+            decision=self.decision,
+            margin=self.margin,
+            to_reference=self.to_reference.high,
+            to_before=self.to_before.high if self.to_before else None,
+        )
+
+    @property
     def passes(self) -> bool:
-        """Whether the numbers let the measure pass: no more than the margin is surely lost to either."""
-        return all(d is None or d.high >= -self.margin for d in (self.to_reference, self.to_before))
+        """Whether the numbers let the measure pass."""
+        return self.summary.passes
 
 
 class InvariantRecord(Record):
@@ -255,24 +285,6 @@ class MeasureSummary(NamedTuple):
     high: float
 
 
-class UtilitySummary(Record):
-    """One metric of the retained modalities that was judged: how much is lost at least is compared with the margin."""
-
-    metric: str
-    regime: str
-    decision: Decision
-    margin: float
-    to_reference: float
-    """upper bound of after − reference"""
-    to_before: float | None
-    """upper bound of after − before"""
-
-    @property
-    def passes(self) -> bool:
-        """Whether no more than the margin is surely lost to either."""
-        return all(high is None or high >= -self.margin for high in (self.to_reference, self.to_before))
-
-
 class BoundSummary(Record):
     """ε that the attacks have shown at least, beside the ε that is claimed."""
 
@@ -336,18 +348,7 @@ def summarise(record: LeakageRecord) -> AuditSummary:
         earlier=record.earlier,
         measures=measures,
         blind=_blind(record, [attack for attack in judged if attack.variant == RELEASED]),
-        utility=tuple(
-            UtilitySummary(
-                metric=u.metric,
-                regime=u.regime,
-                decision=u.decision,
-                margin=u.margin,
-                to_reference=u.to_reference.high,
-                to_before=u.to_before.high if u.to_before else None,
-            )
-            for u in record.utility
-            if u.decision != "informational"
-        ),
+        utility=tuple(measured.summary for measured in record.utility if measured.decision != "informational"),
         invariants={i.name: i.decision for i in record.invariants if i.decision != "informational"},
         lower_bound=bound and BoundSummary(**bound.model_dump(exclude={"measure", "by", "reason"})),
         decision=record.decision,

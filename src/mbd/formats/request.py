@@ -110,8 +110,7 @@ class DeletionRequest(Record):
 
     def noted(self, note: str, by: str, at: datetime) -> "DeletionRequest":
         """Return the request in the same state, with a stage of the work that has ended in its history."""
-        event = Event(at=at, state=self.state, by=by, note=note)
-        return self.model_copy(update={"history": (*self.history, event)})
+        return self.moved(self.state, by, at, note, lease=self.lease)
 
 
 def _no_file_is_a_folder(files: dict[str, str]) -> dict[str, str]:

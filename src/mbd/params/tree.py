@@ -44,10 +44,14 @@ def read_tree(file: Path | None, settings: Iterable[str]) -> tuple[dict[str, Any
 
 def validate_tree(tree: dict[str, Any], file: Path | None, kind: type[S]) -> S:
     """Return the settings that a tree says; a UsageError for what is unknown or wrong."""
-    _reject_unknown_keys(tree, file, kind)
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
+        for unknown in error.errors(include_url=False):
+            if unknown["type"] == "extra_forbidden":
+                key = ".".join(map(str, unknown["loc"]))
+                hint = _nearest(key, list(known_keys(kind)))
+                raise UsageError("there is no such parameter", file=file, key=key, hint=hint) from error
         problem, key, value = first_problem(error)
         hint = f"`mbd params` prints every parameter with its meaning ({error.error_count()} to correct)"
         raise UsageError(problem, file=file, key=key, value=value, hint=hint) from error
@@ -97,21 +101,6 @@ def _apply(tree: dict[str, Any], setting: str) -> None:
             raise UsageError(f"{section} is not a section", key=key, hint=_LIST)
         tree = below
     tree[last] = value
-
-
-def _reject_unknown_keys(tree: dict[str, Any], file: Path | None, kind: type[Settings]) -> None:
-    known = list(known_keys(kind))
-    sections = {key.rpartition(".")[0] for key in known}
-
-    def walk(branch: dict[str, Any], prefix: str) -> None:
-        for name, value in branch.items():
-            key = f"{prefix}{name}"
-            if key not in known:
-                raise UsageError("there is no such parameter", file=file, key=key, hint=_nearest(key, known))
-            if isinstance(value, dict) and key in sections:
-                walk(value, f"{key}.")
-
-    walk(tree, "")
 
 
 def _nearest(key: str, known: list[str]) -> str:

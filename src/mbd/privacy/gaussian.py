@@ -27,11 +27,6 @@ def delta_of(epsilon: float, sigma: float, sensitivity: float) -> float:
     return _delta(epsilon, sensitivity / sigma)
 
 
-def epsilon_of(delta: float, sigma: float, sensitivity: float) -> float:
-    """Return the least ε for which noise σ on a vector of sensitivity Δ is (ε, δ)-indistinguishable."""
-    return _epsilon(delta, sensitivity / sigma)
-
-
 def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     """Return the least σ that makes a vector of sensitivity Δ (ε, δ)-indistinguishable."""
     from dp_accounting import get_sigma_gaussian  # noqa: PLC0415 -- takes a second, and a verifier does without it
@@ -63,8 +58,19 @@ def epsilon_by_rdp(rho: float, delta: float) -> float:
 
 
 def epsilon_by_gaussian(rho: float, delta: float) -> float:
-    """Return ε of a sum of costs, all of them Gaussian releases."""
-    return _epsilon(delta, math.sqrt(2 * rho))
+    """Return ε of a sum of costs, all of them Gaussian releases: the upper end of the last interval of a bisection."""
+    mu = math.sqrt(2 * rho)
+    if _delta(0.0, mu) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while _delta(high, mu) > delta:
+        low, high = high, 2 * high
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if _delta(middle, mu) > delta else (low, middle)
+    return high
 
 
 def _delta(epsilon: float, mu: float) -> float:
@@ -81,18 +87,3 @@ def _erfcx(x: float) -> float:
         return math.exp(x * x) * math.erfc(x)
     square = 2 * x * x
     return (1 - 1 / square + 3 / square**2) / (x * math.sqrt(math.pi))
-
-
-def _epsilon(delta: float, mu: float) -> float:
-    """Return the upper end of the last interval of a bisection: δ falls as ε grows."""
-    if _delta(0.0, mu) <= delta:
-        return 0.0
-    low, high = 0.0, 1.0
-    while _delta(high, mu) > delta:
-        low, high = high, 2 * high
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if _delta(middle, mu) > delta else (low, middle)
-    return high

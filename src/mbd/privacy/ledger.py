@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from mbd.errors import DataError, ExitCode, MbdError
 from mbd.files import canonical_digest, locked, write_file
@@ -98,18 +99,8 @@ class Ledger:
                 hint="lower deletion.epsilon, raise deletion.budget_limit, or train again without the modality",
             )
         if own is None:
-            own = LedgerEntry(
-                previous=self.head,
-                salt=secrets.token_hex(32),
-                event="charge",
-                deletion=deletion,
-                modalities=modalities,
-                rho=rho,
-                epsilon=epsilon_after,
-                delta=delta,
-                before=before,
-            )
-            self._append(own)
+            entered = {"deletion": deletion, "modalities": modalities, "before": before}
+            own = self._enter("charge", rho=rho, epsilon=epsilon_after, delta=delta, **entered)
         return LineageBudget(
             rho_before=rho_before,
             rho_after=rho_after,
@@ -137,24 +128,19 @@ class Ledger:
         if charge.entry in self.known:
             return
         lost = max(0.0, charge.rho_before - self.rho)  # deletions that were charged and have no certificate
-        self._append(
-            LedgerEntry(
-                previous=self.head,
-                salt=secrets.token_hex(32),
-                event="restored",
-                deletion=charge.entry,
-                modalities=charge.modalities,
-                rho=math.fsum((lost, charge.rho)),
-                epsilon=charge.epsilon,
-                delta=charge.delta,
-                before=self.lineage,
-            )
-        )
+        stated = {"deletion": charge.entry, "modalities": charge.modalities, "before": self.lineage}
+        rho = math.fsum((lost, charge.rho))
+        self._enter("restored", rho=rho, epsilon=charge.epsilon, delta=charge.delta, **stated)
 
     def open_charge(self, deletion: str) -> LedgerEntry | None:
         """Return the charge of a deletion that has not been settled, if there is one."""
         own = [entry for entry in self.entries if entry.deletion == deletion]
         return own[-1] if own and own[-1].event == "charge" else None
+
+    def _enter(self, event: Literal["charge", "restored"], **fields: Any) -> LedgerEntry:
+        entry = LedgerEntry(previous=self.head, salt=secrets.token_hex(32), event=event, **fields)
+        self._append(entry)
+        return entry
 
     def _append(self, entry: LedgerEntry) -> None:
         entries = [*self.entries, entry]

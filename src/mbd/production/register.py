@@ -15,15 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from mbd.certificate.register import Registrar, refuse_revoked
 from mbd.errors import DataError, UsageError
-from mbd.evaluation.metrics import ACCURACIES, LOWER_IS_BETTER, task_metrics
-from mbd.features.contract import FeatureSet
+from mbd.evaluation.metrics import ACCURACIES, LOWER_IS_BETTER
 from mbd.files import STEP_FILE, canonical_digest, read_json, sha256_file
 from mbd.formats.deletion import DELETION
-from mbd.formats.features import lengths_of
 from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.layout import object_name
 from mbd.formats.model import ModelRecord
@@ -40,10 +36,9 @@ from mbd.records import HINT, now, problem_with
 from mbd.steps.certify import issuer_of, provenance
 from mbd.steps.publish import open_publisher
 from mbd.steps.step import reads
+from mbd.steps.train import split_metrics
 from mbd.storage import open_private
 from mbd.trust.commitments import LineageKey, read_lineage_key
-
-_DIGITS = 4
 
 
 @dataclass(frozen=True)
@@ -236,10 +231,10 @@ def _compared(params: Params, new: Model, current: Model | None, features: Path)
     """Return evaluation, whether the new model is promoted, and why."""
     metric = params.registration.metric or ACCURACIES[new.record.task][0]
     shared = [m for m in new.modalities if current is None or m in current.modalities]
-    data = open_for(new.record, features)
+    split = open_for(new.record, features).split("valid")
     if not shared:
         return {"reason": "it takes no modality that the current release takes, so there is nothing to compare"}
-    metrics, rows = valid_metrics(new, data, shared)
+    metrics, rows = split_metrics(new, split, shared)
     if metric not in metrics:
         raise UsageError(
             "there is no such metric", key="registration.metric", value=metric, hint=f"there is {', '.join(metrics)}"
@@ -247,24 +242,10 @@ def _compared(params: Params, new: Model, current: Model | None, features: Path)
     evaluation = RegisteredEvaluation(modalities=tuple(shared), rows=rows, metrics=metrics)
     if current is None:
         return {"evaluation": evaluation, "reason": "there is no current release to compare with"}
-    other, _ = valid_metrics(current, data, shared)
+    other, _ = split_metrics(current, split, shared)
     sign = -1 if metric in LOWER_IS_BETTER else 1
     promoted = sign * (metrics[metric] - other[metric]) >= -params.registration.margin
     words = f"{metric} {metrics[metric]:.2f} on the valid split, the current release has {other[metric]:.2f}"
     fitted = [name for name, model in {"new": new, "current": current}.items() if "valid" in model.record.fitted_to]
     words += f" (fitted to rows of this split: {' and '.join(fitted)})" if fitted else ""
     return {"evaluation": evaluation, "promoted": promoted, "reason": words}
-
-
-def valid_metrics(model: Model, data: FeatureSet, modalities: Sequence[str]) -> tuple[dict[str, float], int]:
-    """Return the metrics of a model on the rows of the valid split that have one of these modalities, and their number.
-
-    The model is given these modalities and no others.
-    """
-    split = data.split("valid")
-    rows = split.take(np.any([split.available[m] for m in modalities], axis=0))
-    named = {*modalities, *map(lengths_of, modalities)}
-    inputs = {name: array for name, array in rows.inputs().items() if name in named}
-    scores = model.predict(inputs, {m: rows.available[m] for m in modalities})
-    metrics = task_metrics(model.record.task, rows.labels, scores)
-    return {name: round(value, _DIGITS) for name, value in metrics.items()}, len(rows)

@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from mbd.background import process_map
 from mbd.errors import MbdError, UsageError
 from mbd.evaluation.metrics import task_metrics
-from mbd.features.contract import FeatureSet
+from mbd.features.contract import FeatureSet, Split
 from mbd.files import STEP_FILE, canonical_digest, to_json, write_file
 from mbd.formats.files import METRICS, WEIGHTS
 from mbd.model.checkpoint import save_model
@@ -195,13 +195,19 @@ def _run_one(call: _Call) -> TrainingResult | None:
 
 def test_metrics(model: Model, data: FeatureSet) -> dict[str, dict[str, float]]:
     """Return the metrics of a model on the valid and the test split, as far as it was not fitted to them."""
-    metrics = {}
-    for split in (split for split in ("valid", "test") if split not in model.record.fitted_to):
-        rows_of = data.split(split)
-        rows = rows_of.take(np.any(list(rows_of.available.values()), axis=0))
-        values = task_metrics(model.record.task, rows.labels, model.predict(rows.inputs(), rows.available))
-        metrics[split] = {name: round(value, _DIGITS) for name, value in values.items()}
-    return metrics
+    splits = [split for split in ("valid", "test") if split not in model.record.fitted_to]
+    return {split: split_metrics(model, data.split(split), tuple(data.modalities))[0] for split in splits}
+
+
+def split_metrics(model: Model, split: Split, modalities: Sequence[str]) -> tuple[dict[str, float], int]:
+    """Return the metrics of a model on the rows of a split that have one of these modalities, and their number.
+
+    The model is given these modalities and no others.
+    """
+    rows = split.take(np.any([split.available[m] for m in modalities], axis=0))
+    scores = model.predict(rows.inputs(modalities), {m: rows.available[m] for m in modalities})
+    metrics = task_metrics(model.record.task, rows.labels, scores)
+    return {name: round(value, _DIGITS) for name, value in metrics.items()}, len(rows)
 
 
 LIVE = "live"
