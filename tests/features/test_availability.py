@@ -1,6 +1,7 @@
 """Masks: the fixed patterns, and missing rates drawn uniformly among all masks that keep something in each row."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.errors import DataError, ExitCode, UsageError
+from mbd.errors import ExitCode, UsageError
 from mbd.features.availability import (
     Mask,
     fixed_patterns,
@@ -22,6 +23,10 @@ TRIPLE = ("text", "audio", "visual")
 
 def bits(mask: Mask) -> Array:
     return np.stack(list(mask.values()), axis=1)
+
+
+def all_of(n: int, names: Sequence[str]) -> Mask:
+    return {name: np.ones(n, dtype=bool) for name in names}
 
 
 def chi_square(counts: Array, expected: Array) -> float:
@@ -55,12 +60,12 @@ def test_of_many_modalities_each_alone_all_but_one_and_all_are_fixed_patterns() 
 @settings(deadline=None, max_examples=200)
 def test_exactly_the_rate_is_absent_and_each_row_keeps_something(n: int, m: int, share: float, seed: int) -> None:
     names = [f"m{i}" for i in range(m)]
-    rate = share * reachable_rates(n, names)[1]
-    mask = missing_rate_mask(n, names, rate, seed)
+    rate = share * reachable_rates(all_of(n, names))[1]
+    mask = missing_rate_mask(all_of(n, names), rate, seed)
     assert list(mask) == names
     assert (~bits(mask)).sum() == round(rate * (n * m))
     assert bits(mask).any(axis=1).all()
-    again = missing_rate_mask(n, names, rate, seed)
+    again = missing_rate_mask(all_of(n, names), rate, seed)
     assert bits(again).tobytes() == bits(mask).tobytes()
 
 
@@ -72,10 +77,10 @@ def test_what_a_row_lacks_stays_missing_and_counts_towards_the_rate(seed: int, n
     there[np.arange(n), rng.integers(0, m, n)] = True
     names = [f"m{i}" for i in range(m)]
     available = dict(zip(names, there.T, strict=True))
-    low, high = reachable_rates(n, names, available)
+    low, high = reachable_rates(available)
     assert low == 1 - np.mean(list(available.values()))
     rate = low + share * (high - low)
-    mask = missing_rate_mask(n, names, rate, seed, available)
+    mask = missing_rate_mask(available, rate, seed)
     assert not (bits(mask) & ~there).any()
     assert (~bits(mask)).sum() == round(rate * (n * m))
     assert bits(mask).any(axis=1).all()
@@ -84,14 +89,14 @@ def test_what_a_row_lacks_stays_missing_and_counts_towards_the_rate(seed: int, n
 @pytest.mark.parametrize("modalities", [2, 3, 6])
 def test_the_largest_rate_leaves_exactly_one_in_each_row(modalities: int) -> None:
     names = [f"m{i}" for i in range(modalities)]
-    mask = missing_rate_mask(5000, names, (modalities - 1) / modalities, seed=0)
+    mask = missing_rate_mask(all_of(5000, names), (modalities - 1) / modalities, seed=0)
     assert (bits(mask).sum(axis=1) == 1).all()
 
 
 @pytest.mark.parametrize("rate", [0.7, 1.0, -0.1])
 def test_a_rate_that_cannot_be_is_a_usage_error_that_says_what_can(rate: float) -> None:
     with pytest.raises(UsageError, match="cannot be reached with 3 modalities") as caught:
-        missing_rate_mask(686, TRIPLE, rate, seed=0)
+        missing_rate_mask(all_of(686, TRIPLE), rate, seed=0)
     assert caught.value.exit_code == ExitCode.USAGE
     assert "from 0.0000 to 0.6667" in str(caught.value)
 
@@ -99,23 +104,21 @@ def test_a_rate_that_cannot_be_is_a_usage_error_that_says_what_can(rate: float) 
 def test_a_rate_below_what_the_rows_lack_of_themselves_is_refused_too() -> None:
     available = {"text": np.array([True, True]), "audio": np.array([True, False])}
     with pytest.raises(UsageError, match=r"from 0\.2500 to 0\.5000"):
-        missing_rate_mask(2, ("text", "audio"), 0.0, 0, available)
-    with pytest.raises(DataError, match="1 rows have no modality"):
-        missing_rate_mask(2, ("text", "audio"), 0.5, 0, {**available, "text": np.array([True, False])})
+        missing_rate_mask(available, 0.0, 0)
 
 
 def test_the_mask_depends_on_the_seed_and_the_rate_but_not_on_the_order_of_modalities() -> None:
-    mask = missing_rate_mask(200, TRIPLE, 0.4, seed=1)
-    turned = missing_rate_mask(200, TRIPLE[::-1], 0.4, seed=1)
+    mask = missing_rate_mask(all_of(200, TRIPLE), 0.4, seed=1)
+    turned = missing_rate_mask(all_of(200, TRIPLE[::-1]), 0.4, seed=1)
     assert list(turned) == list(TRIPLE[::-1])
     assert all((mask[m] == turned[m]).all() for m in TRIPLE)
-    assert (bits(mask) != bits(missing_rate_mask(200, TRIPLE, 0.4, seed=2))).any()
+    assert (bits(mask) != bits(missing_rate_mask(all_of(200, TRIPLE), 0.4, seed=2))).any()
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.66])
 def test_over_a_large_split_modalities_and_numbers_lost_have_their_exact_shares(rate: float) -> None:
     n = 30_000
-    mask = bits(missing_rate_mask(n, TRIPLE, rate, seed=3))
+    mask = bits(missing_rate_mask(all_of(n, TRIPLE), rate, seed=3))
     # Each modality is lost equally often; the sum is fixed, so the statistic is a little smaller than chi-square.
     lost = (~mask).sum(axis=0)
     assert chi_square(lost, np.full(3, lost.mean())) < far_out(3)
@@ -151,7 +154,7 @@ def test_every_mask_of_a_small_case_is_equally_likely(there: Array, absent: int)
     available = dict(zip(names, there.T, strict=True))
     draws = 25 * len(allowed)
     found = Counter(
-        np.ascontiguousarray(bits(missing_rate_mask(n, names, absent / (n * m), seed, available))).tobytes()
+        np.ascontiguousarray(bits(missing_rate_mask(available, absent / (n * m), seed))).tobytes()
         for seed in range(draws)
     )
     assert set(found) == set(allowed)

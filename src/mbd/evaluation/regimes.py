@@ -84,17 +84,17 @@ class EvaluationPlan:
 def plan_evaluation(rows: Rows, task: Task, params: EvaluationSettings) -> EvaluationPlan:
     """Draw the masks and the damage for `rows`; a row without any modality is left out of all regimes."""
     rows = rows.take(np.any(list(rows.available.values()), axis=0))
-    modalities, n = tuple(rows.features), len(rows)
-    if not n:
+    modalities = tuple(rows.features)
+    if not len(rows):
         raise DataError("no row has any of the evaluated modalities", value=", ".join(modalities))
     own = _matrix(rows.available, modalities)
     regimes = [Regime("full", "full", own)]
     for pattern in fixed_patterns(modalities):
         if pattern != modalities:
             regimes.append(Regime("+".join(pattern), "fixed", own & np.isin(modalities, pattern)))
-    reached = _reached_rates(params.missing_rates, *reachable_rates(n, modalities, rows.available))
+    reached = _reached_rates(params.missing_rates, *reachable_rates(rows.available))
     for asked, rate in reached.items():
-        mask = missing_rate_mask(n, modalities, rate, params.seed, rows.available)
+        mask = missing_rate_mask(rows.available, rate, params.seed)
         regimes.append(Regime(f"η={asked:g}", "rate", _matrix(mask, modalities), rate))
     return EvaluationPlan(
         task,

@@ -18,7 +18,7 @@ from math import comb
 
 import numpy as np
 
-from mbd.errors import DataError, UsageError
+from mbd.errors import UsageError
 from mbd.randomness import stream
 from mbd.tensors import Array
 
@@ -38,28 +38,23 @@ def fixed_patterns(modalities: Sequence[str]) -> list[tuple[str, ...]]:
     return [pattern for size in sizes for pattern in combinations(modalities, size)]
 
 
-def reachable_rates(
-    n: int, modalities: Sequence[str], available: Mapping[str, Array] | None = None
-) -> tuple[float, float]:
+def reachable_rates(available: Mapping[str, Array]) -> tuple[float, float]:
     """Return the lowest missing rate (what the rows lack of themselves) and the largest, (M−1)/M."""
-    there = _there(n, modalities, available)
-    return float(1 - there.mean()), 1 - 1 / len(modalities)
+    return float(1 - np.mean(list(available.values()))), 1 - 1 / len(available)
 
 
-def missing_rate_mask(
-    n: int, modalities: Sequence[str], rate: float, seed: int, available: Mapping[str, Array] | None = None
-) -> Mask:
+def missing_rate_mask(available: Mapping[str, Array], rate: float, seed: int) -> Mask:
     """Draw a mask with exactly round(rate·n·M) absent slots, uniform among those that leave something in each row.
 
-    With `available` (what the rows have of themselves) the mask is a part of it. The draw depends on the seed, the
-    rate, the names of the modalities (not on their order) and `available`; never on features or labels.
+    The mask is a part of `available`: which rows have what, each something. The draw depends on the seed, the rate, the
+    names of the modalities (not on their order) and `available`; never on features or labels.
     """
-    names = sorted(modalities)
-    there = _there(n, names, available)
+    names = sorted(available)
+    there = np.stack([np.asarray(available[modality], dtype=bool) for modality in names], axis=1)
     absent = round(rate * there.size)
     lost = absent - int((~there).sum())
-    if not 0 <= lost <= there.sum() - n:
-        low, high = reachable_rates(n, names, available)
+    if not 0 <= lost <= there.sum() - len(there):
+        low, high = reachable_rates(available)
         raise UsageError(
             f"a missing rate of {rate:g} cannot be reached with {len(names)} modalities",
             key="evaluation.missing_rates",
@@ -72,20 +67,7 @@ def missing_rate_mask(
     keys = np.where(there, rng.random(there.shape), np.inf)
     ranks = keys.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
     kept = there & (ranks >= losses[:, None])
-    return {modality: kept[:, names.index(modality)] for modality in modalities}
-
-
-def _there(n: int, modalities: Sequence[str], available: Mapping[str, Array] | None) -> Array:
-    """Return n × M bits of what there is to lose; each row has something."""
-    if available is None:
-        return np.ones((n, len(modalities)), dtype=bool)
-    there = np.stack([np.asarray(available[modality], dtype=bool) for modality in modalities], axis=1)
-    empty = ~there.any(axis=1)
-    if empty.any():
-        raise DataError(
-            f"{int(empty.sum())} rows have no modality at all", value=f"row {int(empty.argmax())}", hint="drop them"
-        )
-    return there
+    return {modality: kept[:, names.index(modality)] for modality in available}
 
 
 def _losses(rng: np.random.Generator, sizes: Array, lost: int) -> Array:

@@ -82,15 +82,6 @@ def certified_before(request: DeletionRequest, history: History) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class AnsweredRequest:
-    """A statement that answers a request without a deletion."""
-
-    statement: str
-    """SHA-256 of its envelope"""
-    note: str
-
-
 def holds_recordings(features: Path, modalities: Sequence[str], subject: str) -> bool:
     """Return whether any split of the data has a recording of a person in one of these modalities."""
     data = FeatureSet.open(features)
@@ -125,14 +116,17 @@ def refuse_not_held(
         )
 
 
-def answer_person(start: Start, request: DeletionRequest, subject: str, url: str) -> AnsweredRequest:
-    """Answer a request of a person of whom the data has nothing: by an earlier certificate, or by a statement."""
+def answer_person(start: Start, request: DeletionRequest, subject: str, url: str) -> tuple[str, str]:
+    """Answer a request of a person of whom the data has nothing: by an earlier certificate, or by a statement.
+
+    Returns the SHA-256 of its envelope, and a note for the request.
+    """
     history, params = start.base.history, start.base.params
     private = Path(params.certificate.private)
     for certificate in history.model(request.model).persons:
         shows = history.shows(certificate.digest, request.model, request.modalities, person=True)
         if shows and subject in open_subjects(certificate.subjects, certificate.digest, private):
-            return AnsweredRequest(certificate.digest, "deleted before")
+            return certificate.digest, "deleted before"
     if start.base.release is None:
         raise UsageError(
             "the log has no release of this model", value=request.model, hint="register it: `mbd register`"
@@ -151,4 +145,4 @@ def answer_person(start: Start, request: DeletionRequest, subject: str, url: str
         ),
     )
     digest = announce(statement, params.certificate, open_publisher(params, url), commitments)
-    return AnsweredRequest(digest, "nothing was held of this person")
+    return digest, "nothing was held of this person"

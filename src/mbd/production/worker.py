@@ -190,8 +190,8 @@ class Worker:
             elif request.subject and not holds_recordings(
                 start.data, request.modalities, self._subject(request, start.base)
             ):
-                answer = answer_person(start, request, self._subject(request, start.base), self.store_url)
-                end("certified", certificate=answer.statement, note=answer.note)
+                digest, note = answer_person(start, request, self._subject(request, start.base), self.store_url)
+                end("certified", certificate=digest, note=note)
             else:
                 yield request
 

@@ -93,7 +93,10 @@ def run(
     """Certify the model in `deletion` and write the bundle to `out`."""
     _refuse_in_experiment(os.environ)
     certificate_input, commitments = read_certificate_input(deletion, leakage, evaluation), Commitments()
-    key = read_lineage_key(params.certificate)
+    key, hint = (
+        read_lineage_key(params.certificate),
+        "it has reference, received and due, each optional, and nothing else",
+    )
     context = IssueContext(
         model=params.certificate.model,
         issuer=issuer_of(params),
@@ -101,7 +104,7 @@ def run(
         reaudit_days=params.certificate.reaudit_days,
         provenance=provenance(os.environ),
         versions=versions(),
-        request=_read_request(request),
+        request=RequestReference.read(request, "request", hint) if request else RequestReference(),
         lineage_key=key,
         supersedes=supersedes,
     )
@@ -165,12 +168,6 @@ def _commit_here() -> str | None:
     except (MbdError, subprocess.TimeoutExpired):
         return None
     return commit.stdout.strip() + ("" if changed.returncode == 0 and not changed.stdout.strip() else "-dirty")
-
-
-def _read_request(file: Path | None) -> RequestReference:
-    if file is None:
-        return RequestReference()
-    return RequestReference.read(file, "request", "it has reference, received and due, each optional, and nothing else")
 
 
 def _write_subjects(

@@ -11,8 +11,8 @@ The table is CSV, or Parquet where the name of the file ends with `.parquet`.
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,16 +27,6 @@ from mbd.steps.step import reads
 from mbd.tensors import Array
 
 _BATCH = 8192
-
-
-@dataclass(frozen=True)
-class _Scored:
-    """Rows with their scores; where `some` is false there was nothing to predict from."""
-
-    ids: Array
-    used: Array
-    some: Array
-    scores: Array
 
 
 @dataclass(frozen=True)
@@ -69,8 +59,10 @@ def run(
     model = load(model_folder)
     chosen = _chosen(model, available)
     data = open_for(model.record, features)
-    scored = _joined(list(_batches(model, data.split(split), chosen)))
-    if not scored.some.any():
+    rows = data.split(split)
+    there = {m: rows.available[m] for m in chosen}
+    some = np.any(list(there.values()), axis=0)
+    if not some.any():
         raise DataError(
             "no row has any of the modalities to predict from",
             file=features,
@@ -78,10 +70,10 @@ def run(
             value=", ".join(chosen),
             hint=f"the model takes {', '.join(model.modalities)}",
         )
-    columns = _columns(scored.scores, model.record.classes)
-    write_file(out, _parquet(scored, columns) if out.suffix == ".parquet" else _csv(scored, columns))
-    rows, empty = len(scored.ids), int((~scored.some).sum())
-    return PredictResult(rows, empty, split, chosen)
+    columns = _columns(_scores(model, rows, there, some), model.record.classes)
+    form = _parquet if out.suffix == ".parquet" else _csv
+    write_file(out, form({"id": rows.ids, "used": _used(there)}, columns, some))
+    return PredictResult(len(rows), int((~some).sum()), split, chosen)
 
 
 def _chosen(model: Model, available: Sequence[str] | None) -> tuple[str, ...]:
@@ -93,29 +85,23 @@ def _chosen(model: Model, available: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(m for m in model.modalities if m in available)
 
 
-def _batches(model: Model, split: Split, chosen: tuple[str, ...]) -> Iterator[_Scored]:
-    width = [len(model.record.classes)] if model.record.classes else []
+def _scores(model: Model, split: Split, there: Mapping[str, Array], some: Array) -> Array:
+    """Return the scores of each row that has any of the modalities, and zeros for the others."""
+    scores = np.zeros((len(split), *([len(model.record.classes)] if model.record.classes else [])))
     for start in range(0, len(split), _BATCH):
-        rows = split.take(slice(start, start + _BATCH))
-        there = {m: rows.available[m] for m in chosen}
-        some = np.any(list(there.values()), axis=0)
-        scores = np.zeros((len(rows), *width))
-        if some.any():
-            inputs = {name: x[some] for name, x in rows.inputs(chosen).items()}
-            scores[some] = model.predict(inputs, {m: bits[some] for m, bits in there.items()})
-        yield _Scored(rows.ids, _used(there), some, scores)
+        own = start + np.flatnonzero(some[start : start + _BATCH])
+        if own.size:
+            inputs = split.take(own).inputs(there)
+            scores[own] = model.predict(inputs, {m: bits[own] for m, bits in there.items()})
+    return scores
 
 
-def _used(there: dict[str, Array]) -> Array:
+def _used(there: Mapping[str, Array]) -> Array:
     """Name the modalities that each row was scored from: one name for each pattern, looked up by its bits."""
     bits = np.stack(list(there.values()), axis=1)
     patterns, which = np.unique(bits, axis=0, return_inverse=True)
     names = ["+".join(m for m, bit in zip(there, pattern, strict=True) if bit) for pattern in patterns]
     return np.array(names)[which.ravel()]
-
-
-def _joined(parts: list[_Scored]) -> _Scored:
-    return _Scored(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(_Scored)))
 
 
 def _columns(scores: Array, classes: tuple[str, ...]) -> dict[str, Array]:
@@ -128,22 +114,22 @@ def _columns(scores: Array, classes: tuple[str, ...]) -> dict[str, Array]:
     return {"prediction": np.array(classes)[scores.argmax(1)]} | shares
 
 
-def _csv(scored: _Scored, columns: dict[str, Array]) -> str:
+def _csv(rows: dict[str, Array], columns: dict[str, Array], some: Array) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", "used", *columns])
-    for start in range(0, len(scored.ids), _BATCH):
-        rows = slice(start, start + _BATCH)
-        cells = [np.where(scored.some[rows], column[rows].astype(np.str_), "").tolist() for column in columns.values()]
-        writer.writerows(zip(scored.ids[rows].tolist(), scored.used[rows].tolist(), *cells, strict=True))
+    writer.writerow([*rows, *columns])
+    for start in range(0, len(some), _BATCH):
+        own = slice(start, start + _BATCH)
+        cells = [np.where(some[own], column[own].astype(np.str_), "").tolist() for column in columns.values()]
+        writer.writerows(zip(*(names[own].tolist() for names in rows.values()), *cells, strict=True))
     return text.getvalue()
 
 
-def _parquet(scored: _Scored, columns: dict[str, Array]) -> bytes:
+def _parquet(rows: dict[str, Array], columns: dict[str, Array], some: Array) -> bytes:
     import pyarrow as pa  # noqa: PLC0415 -- part of an extra, and slow to import
     from pyarrow import parquet  # noqa: PLC0415
 
-    arrays = {name: pa.array(column, mask=~scored.some) for name, column in columns.items()}
+    arrays = {name: pa.array(column, mask=~some) for name, column in columns.items()}
     buffer = io.BytesIO()
-    parquet.write_table(pa.table({"id": pa.array(scored.ids), "used": pa.array(scored.used), **arrays}), buffer)
+    parquet.write_table(pa.table({name: pa.array(names) for name, names in rows.items()} | arrays), buffer)
     return buffer.getvalue()

@@ -79,14 +79,10 @@ def _opened(bundle: Path) -> Bundle:
 
 def bundle_page(bundle: Bundle, verdict: Verdict | None = None) -> Page:
     """Return the page of a bundle, which verifies nothing; `verdict`: what `mbd verify` found of it just now."""
-    return certificate_page(_certificate_in(bundle), _context(bundle, verdict))
-
-
-def _certificate_in(bundle: Bundle) -> DeletionStatement:
     statement = bundle.statement
     if not isinstance(statement, DeletionStatement):
         raise DataError("this is not a certificate, but a statement about one", file=bundle.file(CERTIFICATE))
-    return statement
+    return certificate_page(statement, _context(bundle, verdict))
 
 
 def _context(bundle: Bundle, verdict: Verdict | None) -> PageContext:

@@ -67,7 +67,10 @@ def read_revoked(params: Params) -> Revoked:
         DataError: It is not known whose recordings were deleted.
     """
     history = _logged(params)
-    return revoked_in(history, params) if history else Revoked(params.certificate.model)
+    model = history.model(params.certificate.model) if history else None
+    if history is None or model is None or not model.registrations:
+        return Revoked(params.certificate.model)
+    return _of(history, params, model.persons, tuple(sorted(model.revoked)))
 
 
 def _logged(params: Params) -> History | None:
@@ -86,14 +89,6 @@ def read_log(params: Params, url: str) -> History:
     """
     trust = read_trust(Path(params.certificate.trust))
     return read_history(open_store(url, params.store), trust).require()
-
-
-def revoked_in(history: History, params: Params) -> Revoked:
-    """Return what a history has as revoked for the model `certificate.model`; see :func:`read_revoked`."""
-    model = history.require().model(params.certificate.model)
-    if not model.registrations:
-        return Revoked(model.name)
-    return _of(history, params, model.persons, tuple(sorted(model.revoked)))
 
 
 def respected_by_current(history: History, params: Params) -> Revoked:
