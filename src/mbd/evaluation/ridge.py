@@ -8,10 +8,10 @@ eigendecomposition of the smaller of XᵀX and XXᵀ, every λ costs one product
 - :class:`PatternRidge`: one map for each availability pattern, fitted on the train rows that have the whole pattern;
 - :class:`ImputedRidge`: one map of all modalities, a missing one filled with zeros or with the train mean.
 
-The last two predict exactly as a model does: any subset of modalities, row by row.
+The last two predict from any subset of modalities.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -172,33 +172,27 @@ class PatternRidge:
 
     train: Rows
     classes: int
-    _fitted: dict[tuple[str, ...], Ridge | Array] = field(default_factory=dict)
+    _fitted: dict[tuple[str, ...], Ridge] = field(default_factory=dict)
 
-    def predict(self, features: Mapping[str, Array], available: Mapping[str, Array] | None = None) -> Array:
-        """Return a score for each row (regression) or for each row and class (classification)."""
-        n = len(next(iter(features.values())))
-        outputs = np.empty((n, self.classes or 1))
-        for pattern, rows in _by_pattern(features, available, n):
-            outputs[rows] = self._map(pattern, features, rows)
-        return outputs if self.classes else outputs[:, 0]
-
-    def _map(self, pattern: tuple[str, ...], features: Mapping[str, Array], rows: Array) -> Array:
+    def predict(self, features: Mapping[str, Array]) -> Array:
+        """Return a score for each row (regression) or for each row and class, from all of these modalities."""
+        pattern = tuple(m for m in self.train.features if m in features)
         if pattern not in self._fitted:
             self._fitted[pattern] = self._fit(pattern)
-        fitted = self._fitted[pattern]
-        return fitted.predict(np.hstack([features[m][rows] for m in pattern])) if isinstance(fitted, Ridge) else fitted
+        outputs = self._fitted[pattern].predict(np.hstack([features[m] for m in pattern]))
+        return outputs if self.classes else outputs[:, 0]
 
-    def _fit(self, pattern: tuple[str, ...]) -> Ridge | Array:
+    def _fit(self, pattern: tuple[str, ...]) -> Ridge:
         """Fit the map of a pattern; one that train does not know gives the mean of the labels."""
-        there = _having(self.train, pattern)
-        if not pattern or there.sum() < 2:
-            mean: Array = _targets(self.train.labels, self.classes).mean(0)
-            return mean
-        everything = tuple(self.train.features)
+        there, everything = _having(self.train, pattern), tuple(self.train.features)
+        widths = {m: self.train.features[m].shape[1] for m in everything}
+        if there.sum() < 2:
+            mean, width = _targets(self.train.labels, self.classes).mean(0), sum(widths[m] for m in pattern)
+            return Ridge(np.zeros(width), np.ones(width), np.zeros((width, len(mean))), mean, 0.0)
         complete = _having(self.train, everything)
         if pattern != everything and there.sum() == complete.sum() and not self._complete.wide:
-            widths = [np.full(self.train.features[m].shape[1], m in pattern) for m in everything]
-            return self._complete.fit(np.flatnonzero(np.concatenate(widths)))
+            chosen = [np.full(width, m in pattern) for m, width in widths.items()]
+            return self._complete.fit(np.flatnonzero(np.concatenate(chosen)))
         return self.complete if pattern == everything else self._sums(pattern).fit()
 
     @cached_property
@@ -241,10 +235,11 @@ class ImputedRidge:
         ridge = known or fit_ridge(_FilledColumns(train, fill), _targets(train.labels, classes))
         return cls(fill, ridge, classes)
 
-    def predict(self, features: Mapping[str, Array], available: Mapping[str, Array] | None = None) -> Array:
-        """Return a score for each row (regression) or for each row and class (classification)."""
+    def predict(self, features: Mapping[str, Array]) -> Array:
+        """Return a score for each row (regression) or for each row and class, from all of these modalities."""
         n = len(next(iter(features.values())))
-        outputs = self.ridge.predict(_fill_missing(features, available, self.fill, n))
+        parts = [features.get(m, np.broadcast_to(values, (n, len(values)))) for m, values in self.fill.items()]
+        outputs = self.ridge.predict(np.hstack(parts))
         return outputs if self.classes else outputs[:, 0]
 
 
@@ -261,9 +256,10 @@ class _FilledColumns:
 
     def __getitem__(self, rows: Array | slice) -> Array:
         index = np.arange(len(self.rows))[rows]
-        features = {m: Columns((x,), index)[:] for m, x in self.rows.features.items()}
-        available = {m: bits[index] for m, bits in self.rows.available.items()}
-        return _fill_missing(features, available, self.fill, len(index))
+        parts = {m: Columns((x,), index)[:] for m, x in self.rows.features.items()}
+        for m, values in parts.items():
+            values[~self.rows.available[m][index]] = self.fill[m]
+        return np.hstack(list(parts.values()))
 
 
 def _targets(labels: Array, classes: int) -> Array:
@@ -273,29 +269,3 @@ def _targets(labels: Array, classes: int) -> Array:
 def _having(rows: Rows, modalities: tuple[str, ...]) -> Array:
     there: Array = np.all([rows.available[m] for m in modalities], axis=0)
     return there
-
-
-def _by_pattern(
-    features: Mapping[str, Array], available: Mapping[str, Array] | None, n: int
-) -> Iterator[tuple[tuple[str, ...], Array]]:
-    """Yield each availability pattern that occurs, with the rows that have it."""
-    there = np.stack([_bits(m, available, n) for m in features], axis=1)
-    patterns, which = np.unique(there, axis=0, return_inverse=True)
-    for k, pattern in enumerate(patterns):
-        yield tuple(m for m, bit in zip(features, pattern, strict=True) if bit), which.ravel() == k
-
-
-def _fill_missing(
-    features: Mapping[str, Array], available: Mapping[str, Array] | None, fill: Mapping[str, Array], n: int
-) -> Array:
-    parts = [
-        np.where(_bits(m, available, n)[:, None], features[m], values)
-        if m in features
-        else np.broadcast_to(values, (n, len(values)))
-        for m, values in fill.items()
-    ]
-    return np.hstack(parts)
-
-
-def _bits(modality: str, available: Mapping[str, Array] | None, n: int) -> Array:
-    return np.broadcast_to(np.asarray((available or {}).get(modality, True), bool), (n,))

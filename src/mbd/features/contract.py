@@ -168,7 +168,7 @@ class Split:
         return Rows(self.ids, self.groups, self.labels, self.features, self.available, self.attributes, self.lengths)
 
     def load(self) -> Rows:
-        """Read the whole split; large arrays lie in the temporary folder afterwards (:func:`mbd.blocks.taken`)."""
+        """Read the whole split; large arrays lie in the temporary folder afterwards (:func:`mbd.blocks.take_rows`)."""
         return self.take(slice(None))
 
 
