@@ -118,10 +118,10 @@ def evaluate_predictor(predict: Predictor, plan: EvaluationPlan) -> Scores:
     """Return the metrics of a predictor in every regime, clean and corrupted, and their averages."""
     codes = np.stack([_codes(regime.shown) for regime in plan.regimes])
     clean = _outputs(predict, plan.rows, codes)
-    changed = _changed_rows(plan.rows, plan.damaged)
-    corrupted = clean
+    features, damaged = plan.rows.features, plan.damaged.features
+    changed = np.any([(x != damaged[m]).reshape(len(x), -1).any(1) for m, x in features.items()], axis=0)
+    corrupted = clean.copy()
     if changed.any():
-        corrupted = clean.copy()
         corrupted[:, changed] = _outputs(predict, plan.damaged.take(changed), codes[:, changed])
     scores: Scores = {}
     for is_corrupted, outputs in ((False, clean), (True, corrupted)):
@@ -165,12 +165,6 @@ def _outputs(predict: Predictor, rows: Rows, codes: Array) -> Array:
 def _codes(shown: Array) -> Array:
     codes: Array = shown @ (1 << np.arange(shown.shape[1], dtype=np.int64))
     return codes
-
-
-def _changed_rows(rows: Rows, damaged: Rows) -> Array:
-    changes = [(x != damaged.features[m]).reshape(len(x), -1).any(1) for m, x in rows.features.items()]
-    changed: Array = np.any(changes, axis=0)
-    return changed
 
 
 def _matrix(bits: Mapping[str, Array], modalities: tuple[str, ...]) -> Array:

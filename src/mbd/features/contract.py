@@ -238,10 +238,6 @@ class FeatureSet:
         )
         return Split(self.folder / "splits" / name, entry, tuple(self.modalities))
 
-    def has_group(self, group: str) -> bool:
-        """Whether a row of any split belongs to a group (a person)."""
-        return any(bool(np.any(self.split(name).groups == group)) for name in self.manifest.splits)
-
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of the files in use, by relative path."""
         used = {"_rows", *self.modalities}

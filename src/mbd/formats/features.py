@@ -88,15 +88,13 @@ class VectorShape(int):
         return f"vector {int(self)}"
 
 
-def _from_width(stored: object) -> object:
-    return {"kind": "vector", "size": (stored,)} if isinstance(stored, int) else stored
-
-
-def _to_width(shape: Shape) -> int | Shape:
-    return shape.width if shape == Shape.vector(shape.width) else shape
-
-
-StoredShape = Annotated[Shape, BeforeValidator(_from_width), PlainSerializer(_to_width, return_type=int | Shape)]
+StoredShape = Annotated[
+    Shape,
+    BeforeValidator(lambda stored: {"kind": "vector", "size": (stored,)} if isinstance(stored, int) else stored),
+    PlainSerializer(
+        lambda shape: shape.width if shape == Shape.vector(shape.width) else shape, return_type=int | Shape
+    ),
+]
 """a shape, of which a vector of float32 is stored as its width alone"""
 
 

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 
+import numpy as np
+
 from mbd.errors import UsageError
 from mbd.features.contract import FeatureSet
 from mbd.formats.request import DeletionRequest
@@ -97,7 +99,8 @@ def _refuse_unknown_persons(params: Params, url: str, subjects: Sequence[str], f
             folder = work / "features"
             features.bring(params, folder, find_base(params, url, None).revision, _LOG.warning)
         data = FeatureSet.open(folder)
-        unknown = [subject for subject in subjects if not data.has_group(subject)]
+        persons = set(np.concatenate([data.split(name).groups for name in data.manifest.splits]).tolist())
+        unknown = [subject for subject in subjects if subject not in persons]
     if unknown:
         raise UsageError(
             f"{len(unknown)} of {len(subjects)} persons are not in the data of this model",

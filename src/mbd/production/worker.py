@@ -79,7 +79,9 @@ class Worker:
                 return  # another worker holds the lease
             try:
                 with _renewed(batches, lease, self.params.requests.lease_seconds):
-                    self._check_log()
+                    # While nothing can be logged, each attempt would spend privacy budget for nothing.
+                    read_lineage_key(self.params.certificate)
+                    open_publisher(self.params, self.store_url).complete()
                     for decision in batches.abandon_undecided():
                         self._finish_or_report(batches, decision)
                     base = find_base(self.params, self.store_url, self.model)
@@ -89,11 +91,6 @@ class Worker:
             finally:
                 batches.release(lease)
             yield from ((done, _in_words(done)) for done in map(self.request_store.get, (r.id for r in claimed)))
-
-    def _check_log(self) -> None:
-        """Refuse to begin while nothing can be logged: each attempt would spend privacy budget for nothing."""
-        read_lineage_key(self.params.certificate)
-        open_publisher(self.params, self.store_url).complete()
 
     def _reopen(self) -> None:
         """Open the requests of the model again that are marked as certified while the log does not show it.

@@ -83,16 +83,15 @@ class MethodComparison(ShownInNotebooks):
             ["proven", *(each.proven for each in columns)],
             ["made", *(f"{c.backbone} backbone, {_MADE[c.released]}" for c in columns)],
             ["utility", *(each.utility for each in columns)],
-            ["time of the deletion", *(_took(each.seconds) for each in columns)],
+            [
+                "time of the deletion",
+                *(f"{c.seconds:.1f} s" if c.seconds >= 1 else f"{1000 * c.seconds:.1f} ms" for c in columns),
+            ],
             ["attacks that find it", *leaks_of],
         ]
         title = f"Ways to forget {', '.join(self.modalities)}:"
         notes = [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
         return "\n".join([title, "", table(["", *(each.method for each in columns)], rows, width), *notes])
-
-
-def _took(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
 
 
 @reads("model", "reference", "deletion", "leakage", data="features")
@@ -134,8 +133,10 @@ def _others(
 ) -> Iterator[ComparedDeletion]:
     """Carry out and attack the methods that the deletion was not made by; enter those that cannot be in `left_out`."""
     backbone, gone = load_model(model, verify=False)[0].backbone, made.request.modalities
+    # exact deletion drops parts of a model, so it needs a backbone of which that is true
+    separable = next(name for name in (backbone, *BACKBONES.builtin) if BACKBONES.get(name).separable)
     for method in METHODS:
-        folder, kind = work / method, _separable(backbone) if method == "exact" else backbone
+        folder, kind = work / method, separable if method == "exact" else backbone
         own = _settings(params, method, kind, folder)
         if method == made.method:
             continue
@@ -149,11 +150,6 @@ def _others(
             yield _carried_out(own, features, base, beside, gone, folder)
         except MbdError as error:
             left_out[method] = error.problem
-
-
-def _separable(backbone: str) -> str:
-    """Return the backbone if exact deletion drops parts of it; else the built-in one of which that is true."""
-    return next(name for name in (backbone, *BACKBONES.builtin) if BACKBONES.get(name).separable)
 
 
 def _settings(params: Params, method: str, backbone: str, folder: Path) -> Params:
@@ -174,11 +170,6 @@ def _carried_out(
     return _column(done.record, leakage, deleted, released=False)
 
 
-def _in_one_piece(text: str) -> str:
-    """Return a text that begins with (ε, δ) without the blank in it, where a table would break the line."""
-    return text.replace(", ", ",", 1) if text.startswith("(") else text
-
-
 def _column(record: DeletionRecord, leakage: Path, deleted: Path, *, released: bool) -> ComparedDeletion:
     audit = LeakageRecord.read(leakage / LEAKAGE, "audit", "`mbd attack` writes one")
     if audit.models["after"] != record.after:
@@ -187,13 +178,16 @@ def _column(record: DeletionRecord, leakage: Path, deleted: Path, *, released: b
     utility = next(u for u in audit.utility if u.decision != "informational")
     before = f", before {utility.before.value:.4g}" if utility.before else ""
     names = ", ".join(record.request.modalities)
+    proven = record.guarantee.say("{claim}", names) if record.guarantee.rules.proven else "nothing"
+    if proven.startswith("("):
+        proven = proven.replace(", ", ",", 1)  # no blank within (ε, δ), where a table would break the line
     phases: dict[str, Any] = read_json(deleted / STEP_FILE)["phases_seconds"]
     return ComparedDeletion(
         method=record.method,
         backbone=load_model(deleted, verify=False)[0].backbone,
         released=released,
         kind=record.guarantee.kind,
-        proven=_in_one_piece(record.guarantee.say("{claim}", names)) if record.guarantee.rules.proven else "nothing",
+        proven=proven,
         utility=f"{utility.metric} {utility.after.value:.4g} (reference {utility.reference.value:.4g}{before})",
         seconds=round(sum(phases.values()), 6),
         found_before=measured.before,

@@ -50,10 +50,10 @@ def _read(params: FeaturesSettings) -> Collection:
     path, settings = Path(params.source.path or ""), params.source.table
     files, table = _tables(path, settings.split)
     columns = _modality_columns(table, settings, params.source.modalities)
-    rows, has_groups = _rows(table, settings, columns)
+    rows = _rows(table, settings, columns)
     lacking = {modality: int((~there).sum()) for modality, there in rows.available.items() if not there.all()}
     splits = _by_split(table, settings.split, rows)
-    if not has_groups:
+    if settings.group not in table.column_names:
         splits = with_groups_from_ids(splits, params.source.group_pattern)
     splits, drawn = _with_all_splits(splits, settings, params.seed)
     used = {settings.id, settings.label, settings.split, settings.group, *(c for cs in columns.values() for c in cs)}
@@ -147,15 +147,13 @@ def _arrow(file: Path) -> pa.Table:
 # Rows
 
 
-def _rows(table: pa.Table, settings: TableSettings, columns: Mapping[str, list[str]]) -> tuple[Rows, bool]:
-    """Return all rows of the table, and whether it names their groups."""
-    there = table.column_names
-    count = len(table)
+def _rows(table: pa.Table, settings: TableSettings, columns: Mapping[str, list[str]]) -> Rows:
+    """Return all rows of the table."""
+    there, count = table.column_names, len(table)
     if settings.id in there:
         ids = _texts(table, settings.id)
     else:
         ids = np.char.add("row-", np.char.zfill(np.arange(count).astype(np.str_), len(str(count))))
-    has_groups = settings.group in there
     matrices = {modality: _matrix(table, names) for modality, names in columns.items()}
     available: dict[str, Array] = {}
     for modality, matrix in matrices.items():
@@ -170,14 +168,8 @@ def _rows(table: pa.Table, settings: TableSettings, columns: Mapping[str, list[s
                 hint=f"fill it, leave the row out, or set {_KEY}.empty=missing",
             )
         matrix[~available[modality]] = 0
-    rows = Rows.of(
-        ids,
-        _labels(table, settings.label),
-        matrices,
-        groups=_texts(table, settings.group) if has_groups else None,
-        available=available,
-    )
-    return rows, has_groups
+    groups = _texts(table, settings.group) if settings.group in there else None
+    return Rows.of(ids, _labels(table, settings.label), matrices, groups=groups, available=available)
 
 
 def _shown(table: pa.Table) -> str:
