@@ -78,7 +78,7 @@ def test_stashes_and_commits_in_the_reflog_are_read(repository: SampleRepository
         repository.git("add", "--all")
         repository.git("stash", "push", "--quiet")
     history = GitHistory(repository.folder, read)
-    named = {tracked.md5 for pointer in history.pointers.values() for tracked in pointer.tracked}
+    named = {tracked.md5 for pointer in history.pointers.values() for tracked in pointer}
     assert {"5" * 32, "6" * 32} <= named
     assert not other.exists()
 
@@ -89,20 +89,20 @@ def test_a_folder_without_git_has_the_pointers_in_its_files(tmp_path: Path) -> N
     history = GitHistory(tmp_path / "data", read)
     assert not history.in_git
     ((pointer),) = history.pointers.values()
-    assert [(tracked.path, tracked.md5) for tracked in pointer.tracked] == [("model", MD5["weights"])]
+    assert [(tracked.path, tracked.md5) for tracked in pointer] == [("model", MD5["weights"])]
 
 
 def test_pointers_of_cloud_versioned_folders_list_their_files(tmp_path: Path) -> None:
     text = f"outs:\n- path: model\n  hash: md5\n  files:\n  - relpath: a.bin\n    md5: {MD5['file']}\n    size: 4\n"
     (tmp_path / "model.dvc").write_text(text)
     (pointer,) = GitHistory(tmp_path, read).pointers.values()
-    assert [(tracked.path, tracked.md5, tracked.size) for tracked in pointer.tracked] == [("model/a.bin", "4" * 32, 4)]
+    assert [(tracked.path, tracked.md5, tracked.size) for tracked in pointer] == [("model/a.bin", "4" * 32, 4)]
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00", b"outs: 3", b"- a", b"stages:\n  a: b\n", b"outs:\n- path: x\n"])
 def test_files_that_are_not_valid_pointers_are_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "dvc.lock").write_bytes(content)
-    tracked = [t for p in GitHistory(tmp_path, read).pointers.values() for t in p.tracked]
+    tracked = [t for p in GitHistory(tmp_path, read).pointers.values() for t in p]
     assert all(not one.md5 for one in tracked)
 
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from mbd.certificate.inputs import CertificateInput, public_versions
+from mbd.certificate.inputs import CertificateInput, public_versions, refuse_weak
 from mbd.errors import GateRefusedError, UsageError
 from mbd.files import canonical_digest
 from mbd.formats.deletion import DELETION, DeletionRecord
@@ -51,7 +51,7 @@ from mbd.formats.statement import (
     exact_integers,
     subjects_of,
 )
-from mbd.formats.strength import STRENGTH, shortfalls
+from mbd.formats.strength import STRENGTH
 from mbd.registry import METHODS
 from mbd.trust.commitments import Commitments, LineageKey
 from mbd.verifier.gate import check_gate
@@ -369,14 +369,8 @@ def compose_reaudit(
 
 def _refuse_unsupported(record: LeakageRecord, predicate: Predicate, file: Path) -> None:
     """Refuse an audit that was too weak to find anything, or that its numbers do not carry: it shows nothing."""
-    audit = summarise(record)
-    for weak in shortfalls(audit, predicate.guarantee.kind, later=True):
-        raise GateRefusedError(
-            f"the audit is too weak: {weak.problem}", file=file, key=weak.key, value=weak.value, hint=weak.hint
-        )
-    decided = check_gate(audit, predicate.guarantee.epsilon, record)
+    refuse_weak(summarise(record), predicate.guarantee.kind, file, later=True)
+    decided = check_gate(summarise(record), predicate.guarantee.epsilon, record)
     if decided.outcome != "passed":
-        raise GateRefusedError(f"the audit does not support its decision: {decided.reason}", file=file, hint=_AGAIN)
-
-
-_AGAIN = "attack the model again with `mbd attack`"
+        problem = f"the audit does not support its decision: {decided.reason}"
+        raise GateRefusedError(problem, file=file, hint="attack the model again with `mbd attack`")

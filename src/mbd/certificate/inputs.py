@@ -14,7 +14,7 @@ from mbd.files import canonical_digest, read_json
 from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
 from mbd.formats.files import INDICES, METRICS, MODEL, WEIGHTS
 from mbd.formats.guarantee import Kind
-from mbd.formats.leakage import LEAKAGE, LeakageRecord, summarise
+from mbd.formats.leakage import LEAKAGE, AuditSummary, LeakageRecord, summarise
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import EvaluationEvidence
 from mbd.formats.strength import shortfalls
@@ -86,23 +86,7 @@ def _read_leakage(deletion: DeletionRecord, folder: Path | None) -> LeakageRecor
     if folder is None:
         return None
     leakage = LeakageRecord.read(folder / LEAKAGE, "leakage record", "`mbd attack` writes it")
-    _refuse_weak(leakage, deletion.guarantee.kind, folder)
-    _refuse_gate(leakage, folder)
-    return leakage
-
-
-def _refuse_weak(leakage: LeakageRecord, kind: Kind, folder: Path) -> None:
-    for weak in shortfalls(summarise(leakage), kind):
-        raise GateRefusedError(
-            f"the audit is too weak for a certificate: {weak.problem}",
-            file=folder / LEAKAGE,
-            key=weak.key,
-            value=weak.value,
-            hint=weak.hint,
-        )
-
-
-def _refuse_gate(leakage: LeakageRecord, folder: Path) -> None:
+    refuse_weak(summarise(leakage), deletion.guarantee.kind, folder / LEAKAGE)
     reasons = leakage.reasons or tuple(part.reason for part in leakage.refused)
     if leakage.decision == "refused" or reasons:
         raise GateRefusedError(
@@ -110,6 +94,15 @@ def _refuse_gate(leakage: LeakageRecord, folder: Path) -> None:
             + ("; ".join(reasons) or "no reason recorded"),
             file=folder / LEAKAGE,
             hint="delete by another method or with other parameters, and attack again",
+        )
+    return leakage
+
+
+def refuse_weak(audit: AuditSummary, kind: Kind, file: Path, *, later: bool = False) -> None:
+    """Refuse an audit that was too weak to find anything; `later`: it is not the first one."""
+    for weak in shortfalls(audit, kind, later=later):
+        raise GateRefusedError(
+            f"the audit is too weak: {weak.problem}", file=file, key=weak.key, value=weak.value, hint=weak.hint
         )
 
 
@@ -124,7 +117,10 @@ def _refuse_uncut(deletion: DeletionRecord, model: ModelRecord, folder: Path) ->
             hint="delete again with deletion.surgery.cut=true",
         )
     for modality in deletion.revoked:
-        left = [n for n, t in model.tensors.items() if t.belongs_to == modality or modality in _read_by(t.columns)]
+        parts = {
+            name: {tensor.belongs_to, *(s.reads for s in tensor.columns)} for name, tensor in model.tensors.items()
+        }
+        left = [name for name, uses in parts.items() if modality in uses]
         if modality in model.modalities or left:
             raise GateRefusedError(
                 f"the model still has inputs or parameters of {modality}, which was revoked from it",
@@ -143,10 +139,6 @@ def _refuse_public_noise(deletion: DeletionRecord, folder: Path) -> None:
             value=seed,
             hint="delete again with deletion.noise_seed=null",
         )
-
-
-def _read_by(columns: tuple[Any, ...]) -> set[str]:
-    return {span.reads for span in columns}
 
 
 def _refuse_other_model(deletion: DeletionRecord, model: ModelRecord, digests: dict[str, str], folder: Path) -> None:

@@ -93,20 +93,17 @@ def _verdict(
     read: ParsedEnvelope | None = None,
     status: StoreStatus | None = None,
 ) -> Verdict:
+    claims: dict[str, Any] = {}
+    if read and read.envelope and isinstance(read.statement, DeletionStatement):
+        claims = summarise_claims(read.statement, [signature.keyid for signature in read.envelope.signatures], status)
     return Verdict(
         source=verification_input.where,
         decision=decide(checks),
         certificate=verification_input.digest if read else None,
-        claims=_claims(read, status),
+        claims=claims,
         model=str(verification_input.model) if verification_input.model else None,
         store=verification_input.store.url if verification_input.store else None,
         trust=trust.digest if trust else None,
         successor=status.successor if status else None,
         checks=tuple(checks),
     )
-
-
-def _claims(read: ParsedEnvelope | None, status: StoreStatus | None) -> dict[str, Any]:
-    if read is None or read.envelope is None or not isinstance(read.statement, DeletionStatement):
-        return {}
-    return summarise_claims(read.statement, [signature.keyid for signature in read.envelope.signatures], status)

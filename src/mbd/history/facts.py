@@ -25,7 +25,7 @@ from mbd.formats.statement import (
 )
 from mbd.formats.strength import shortfalls
 from mbd.formats.verdict import Decision
-from mbd.verifier.verdict import Check
+from mbd.verifier.gate import check_gate
 
 Effect = Literal["revoked", "superseded", "refuted", "passed", "overruled", "none"]
 """what a statement does to the certificate that it is about; `passed`: an audit that sets the next date; `overruled`:
@@ -247,13 +247,11 @@ def audit_effect(statement: ReauditStatement, certificate: CertificateFacts | No
 
 def audit_problem(audit: AuditSummary, certificate: CertificateFacts) -> str | None:
     """Say why an audit that claims to have passed is none of a certificate; None: it is one."""
-    from mbd.verifier.gate import check_gate  # noqa: PLC0415 -- its package reads histories
-
     if audit.models.get("after") != certificate.weights:
         return "the attacks were made on other weights than the certified ones"
     if not set(certificate.modalities) <= set(audit.modalities) <= {*certificate.modalities, *certificate.revoked}:
         return "the attacks were not after what was deleted"
     if weak := shortfalls(audit, certificate.kind, later=True):
         return f"the audit was too weak: {weak[0].problem}"
-    gate: Check = check_gate(audit, certificate.epsilon)
+    gate = check_gate(audit, certificate.epsilon)
     return None if gate.outcome == "passed" else gate.reason

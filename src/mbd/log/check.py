@@ -1,7 +1,7 @@
 """Walking the whole log: every hash is computed again from the entries, and compared with what is stored and signed."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -171,7 +171,11 @@ def _compare(log: Log, tile: Tile, content: bytes, report: LogReport) -> None:
 def _check_entry(store: Store, certificate_name: Callable[[str], str] | None, entry: tuple[int, bytes]) -> LogReport:
     place, leaf = entry
     report = LogReport(0, None)
-    report.problems += _lines(_claim_and_index(store, place, leaf))
+    try:
+        for problem in _claim_and_index(store, place, leaf):
+            report.problems.append(problem)
+    except MbdError as error:
+        report.problems.append(_description(error))
     if certificate_name is not None:
         try:
             store.read(certificate_name(leaf.hex()), sha256=leaf.hex())
@@ -192,13 +196,6 @@ def _claim_and_index(store: Store, place: int, leaf: bytes) -> Iterator[str]:
         yield f"entry {place} is missing in the index"
     elif indexed != place:
         yield f"entry {place} is the same as entry {indexed}"
-
-
-def _lines(problems: Iterator[str]) -> Iterable[str]:
-    try:
-        yield from problems
-    except MbdError as error:
-        yield _description(error)
 
 
 def _description(error: MbdError) -> str:

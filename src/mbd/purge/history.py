@@ -52,15 +52,6 @@ class Tracked:
     size: int | None
 
 
-@dataclass(frozen=True)
-class DvcPointer:
-    """A `dvc.lock` or `.dvc` file of some revision."""
-
-    name: str
-    """id of its object in git, or the path of a file in the workspace"""
-    tracked: tuple[Tracked, ...]
-
-
 class GitHistory:
     """The revisions of the git repository that contains a folder."""
 
@@ -75,18 +66,17 @@ class GitHistory:
         return inside_git(self.root) and git("-C", str(self.root), "rev-parse", "--git-dir").returncode == 0
 
     @cached_property
-    def pointers(self) -> dict[str, DvcPointer]:
-        """The pointers of all revisions and of the workspace, by name."""
+    def pointers(self) -> dict[str, tuple[Tracked, ...]]:
+        """What each pointer of all revisions and of the workspace tracks, by its object in git, or its path."""
         pointers = {}
         if self.in_git:
             listed = self._git("rev-list", "--objects", "--all", "--reflog")
             paths = {name: path for name, _, path in (line.partition(" ") for line in listed) if is_pointer(path)}
             for name, content in read_objects(self.root, paths):
-                pointers[name] = DvcPointer(name, self._tracked(paths[name], content))
+                pointers[name] = self._tracked(paths[name], content)
         for path in self._workspace_pointers:
-            pointers[str(path)] = DvcPointer(
-                str(path), self._tracked(path.relative_to(self.root).as_posix(), _read(path))
-            )
+            with suppress(OSError):
+                pointers[str(path)] = self._tracked(path.relative_to(self.root).as_posix(), path.read_bytes())
         return pointers
 
     @cached_property
@@ -101,13 +91,13 @@ class GitHistory:
 
     def refs_naming(self, targets: Targets) -> tuple[str, ...]:
         """Return the references whose current commit tracks a target. They are kept, although the file is removed."""
-        naming = {p.name for p in self.pointers.values() if any(targets.by_md5(t.md5) for t in p.tracked)}
+        naming = {name for name, files in self.pointers.items() if any(targets.by_md5(file.md5) for file in files)}
         return tuple(ref for ref, pointers in self.tips.items() if ref != WORKSPACE and naming & pointers)
 
     def known(self, targets: Targets) -> Iterator[Target]:
         """Yield the targets that a revision tracks, with MD5 and size."""
-        for pointer in self.pointers.values():
-            for tracked, sha256 in self._with_sha256(pointer):
+        for files in self.pointers.values():
+            for tracked, sha256 in self._with_sha256(files):
                 if target := targets.by_sha256(sha256):
                     size = tracked.size if isinstance(tracked.size, int) else None  # the pointer is any YAML
                     yield Target(sha256=sha256, what=target.what, md5=tracked.md5, size=size)
@@ -115,13 +105,13 @@ class GitHistory:
     def records(self, file: str, pointers: Iterable[str] | None = None) -> Iterator[Any]:
         """Yield the content of every JSON file of this name that these pointers (default: all) track."""
         for name in self.pointers if pointers is None else pointers:
-            for tracked in self.pointers[name].tracked if name in self.pointers else ():
+            for tracked in self.pointers.get(name, ()):
                 if posixpath.basename(tracked.path) == file and (record := self._json(tracked.md5)):
                     yield record
 
-    def _with_sha256(self, pointer: DvcPointer) -> Iterator[tuple[Tracked, str]]:
-        by_path = {tracked.path: tracked for tracked in pointer.tracked}
-        for tracked in pointer.tracked:
+    def _with_sha256(self, files: tuple[Tracked, ...]) -> Iterator[tuple[Tracked, str]]:
+        by_path = {tracked.path: tracked for tracked in files}
+        for tracked in files:
             folder, file = posixpath.split(tracked.path)
             if file in {STEP_FILE, MODEL, MANIFEST}:
                 for name, sha256 in _recorded_digests(file, self._json(tracked.md5)):
@@ -210,12 +200,6 @@ def is_pointer(path: str) -> bool:
     """Return whether a path is a `dvc.lock` or `.dvc` file."""
     file = posixpath.basename(path)
     return file == "dvc.lock" or (file.endswith(".dvc") and file != ".dvc")
-
-
-def _read(path: Path) -> bytes:
-    with suppress(OSError):
-        return path.read_bytes()
-    return b""
 
 
 def _outputs(content: bytes) -> Iterator[dict[str, Any]]:

@@ -88,9 +88,19 @@ def new_key(file: Path, passphrase: str | None = None) -> str:
     private = Ed25519PrivateKey.generate()
     public = public_pem(CryptoSigner(private))
     encryption = BestAvailableEncryption(passphrase.encode()) if passphrase else NoEncryption()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    _write_private(file, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption), public)
+    if file.exists():
+        raise _exists(file)
+    write_file(file.with_suffix(".pub"), public)
+    try:
+        write_file(file, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption), mode=0o600, new=True)
+    except FileExistsError as error:
+        raise _exists(file) from error
     return public
+
+
+def _exists(file: Path) -> UsageError:
+    hint = "`mbd keys rotate` makes a new one in its place; --if-none keeps this one; --name makes another"
+    return UsageError("there is a key already, and it is not overwritten", file=file, hint=hint)
 
 
 def ask_secret(name: str, *, twice: bool = False) -> str:
@@ -107,21 +117,6 @@ def ask_secret(name: str, *, twice: bool = False) -> str:
     if twice and getpass(f"{name} again: ") != secret:
         raise UsageError(f"the two {name}s differ", hint="run it again")
     return secret
-
-
-def _write_private(file: Path, private: bytes, public: str) -> None:
-    """Write both halves so that `file` appears whole, readable by its owner only, and after its public half."""
-    try:
-        if file.exists():
-            raise FileExistsError
-        write_file(file.with_suffix(".pub"), public)
-        write_file(file, private, mode=0o600, new=True)
-    except FileExistsError as error:
-        raise UsageError(
-            "there is a key already, and it is not overwritten",
-            file=file,
-            hint="`mbd keys rotate` makes a new one in its place; --if-none keeps this one; --name makes another",
-        ) from error
 
 
 def _file_signer(file: Path) -> Signer:
@@ -234,11 +229,7 @@ def make_keys(
         if key_id(public) not in {key.id for key in trust.keys}:
             trust = trust.with_key(_until(trusted_key(public, name, "certificate", now()), days))
         elif not if_none:
-            raise UsageError(
-                "there is a key already, and it is not overwritten",
-                file=folder / f"{name}.pem",
-                hint="`mbd keys rotate` makes a new one in its place; --if-none keeps it; --name makes another",
-            )
+            raise _exists(folder / f"{name}.pem")
         new_lineage_key(folder)
         write_trust(folder / TRUST, trust)
         return trust
