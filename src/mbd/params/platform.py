@@ -1,4 +1,4 @@
-"""Parameters of where it runs: the Kubeflow cluster, and `mbd serve`.
+"""Parameters of a model in production: requests, registries, the Kubeflow cluster, and `mbd serve`.
 
 The cluster: where it is, what a step's container gets, what happens when one fails. `mbd serve`: who may do what, how
 much, who is notified, and which models answer.
@@ -206,3 +206,40 @@ class ServingSettings(Settings):
     webhook_seconds: Annotated[float, Field(gt=0, le=60)] = 10.0
     """timeout of such a post"""
     inference: InferenceSettings = InferenceSettings()
+
+
+class RequestsSettings(Settings):
+    """Deletion requests, and the modality that is revoked by default."""
+
+    modality: Name = "audio"
+    """modality that dvc.yaml and the pipelines revoke unless another is given"""
+    revocable: tuple[Name, ...] | None = None
+    """modalities that a reference is trained for, so that deleting them trains nothing; null: all of the data"""
+    due_days: Count = 30
+    """days within which a request has to be carried out"""
+    lease_seconds: Count = 600
+    """time after which another worker takes over from a crashed one; a running worker renews its lease"""
+
+
+class RegistrationSettings(Settings):
+    """Which trained model becomes the current one of its name."""
+
+    metric: str | None = None
+    """metric on the valid split by which a new model is compared with the current one; null: the first of the task"""
+    margin: Annotated[float, Field(ge=0)] = 0.0
+    """by how much the new model may be worse and still become current"""
+    retrain_days: Count | None = None
+    """days after which a model should be trained again, for the exporter's alert; null: never"""
+
+
+class MlflowSettings(Settings):
+    """An MLflow model registry from which a model is served; needs the extra `mlflow`."""
+
+    uri: Url | None = None
+    """URL of the tracking server; null: MLFLOW_TRACKING_URI. Credentials: MLflow's environment variables"""
+    model: Name | None = None
+    """registered model that releases are written back to, and whose old versions are purged; null: none"""
+    alias: Name = "production"
+    """alias that names the current release"""
+    experiment: Name = "missing-by-design"
+    """experiment whose runs hold the files of what is written back"""

@@ -21,15 +21,18 @@ from mbd.params.features import FeaturesSettings
 from mbd.params.learning import EvaluationSettings, ModelSettings, TrainingSettings
 from mbd.params.operations import (
     CertificateSettings,
-    MlflowSettings,
     MonitoringSettings,
     PurgeSettings,
-    RegistrationSettings,
-    RequestsSettings,
     ShreddingSettings,
     StoreSettings,
 )
-from mbd.params.platform import PlatformSettings, ServingSettings
+from mbd.params.platform import (
+    MlflowSettings,
+    PlatformSettings,
+    RegistrationSettings,
+    RequestsSettings,
+    ServingSettings,
+)
 from mbd.params.tree import read_tree, validate_tree
 from mbd.records import describe_fields
 

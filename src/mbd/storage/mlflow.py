@@ -25,7 +25,7 @@ from typing import Any
 
 from mbd.errors import DataError, MbdError, UsageError, extras_named
 from mbd.files import sha256_file
-from mbd.params.operations import MlflowSettings
+from mbd.params.platform import MlflowSettings
 from mbd.urls import without_credentials
 
 RELEASE = "mbd.release"

@@ -9,10 +9,10 @@ An exact deletion claims ε = δ = 0 and has no noise; where nothing is proven, 
 """
 
 import math
+from collections.abc import Callable
 
 from mbd.formats.guarantee import Guarantee, LineageBudget
 from mbd.formats.predicate import Budget, Noise
-from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp
 from mbd.verifier.verdict import Check, failed, passed
 
 BUDGET = "budget arithmetic"
@@ -53,6 +53,8 @@ def _exact(guarantee: Guarantee, noise: Noise | None) -> str | None:
 def _certified(guarantee: Guarantee, budget: Budget | None) -> str | None:
     if budget is None or guarantee.epsilon is None or guarantee.delta is None:
         return "a certified deletion is charged to the budget of its lineage, and no charge is stated"
+    from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp  # noqa: PLC0415 -- no other kind has a budget
+
     epsilon, delta, sigma, sensitivity = guarantee.epsilon, guarantee.delta, budget.sigma, budget.sensitivity
     reached = delta_of(epsilon, sigma, sensitivity)
     if reached > delta * (1 + _RELATIVE):
@@ -61,10 +63,12 @@ def _certified(guarantee: Guarantee, budget: Budget | None) -> str | None:
         return f"ρ = Δ²/2σ² is {zcdp(sigma, sensitivity):.9g}, not {budget.rho:.9g}"
     if not _equal(sensitivity, 2 * budget.clip_radius):
         return f"Δ = {sensitivity:g} is not twice the clipping radius {budget.clip_radius:g}"
-    return _lineage(budget.lineage, budget.rho, delta)
+    return _lineage(budget.lineage, budget.rho, delta, epsilon_by_gaussian)
 
 
-def _lineage(lineage: LineageBudget, rho: float, delta: float) -> str | None:
+def _lineage(
+    lineage: LineageBudget, rho: float, delta: float, epsilon_by: Callable[[float, float], float]
+) -> str | None:
     if not _equal(lineage.rho_after, lineage.rho_before + rho):
         return "ρ of the lineage does not add up: before + this deletion is not after"
     if lineage.delta != delta:
@@ -73,8 +77,8 @@ def _lineage(lineage: LineageBudget, rho: float, delta: float) -> str | None:
         (lineage.epsilon_before, lineage.rho_before),
         (lineage.epsilon_after, lineage.rho_after),
     ):
-        if not _equal(stated, epsilon_by_gaussian(total, delta)):
-            return f"Σρ = {total:g} at δ = {delta:g} is ε = {epsilon_by_gaussian(total, delta):.6g}, not {stated:.6g}"
+        if not _equal(stated, epsilon_by(total, delta)):
+            return f"Σρ = {total:g} at δ = {delta:g} is ε = {epsilon_by(total, delta):.6g}, not {stated:.6g}"
     if lineage.epsilon_after > lineage.limit * (1 + _RELATIVE):
         return f"the lineage has spent ε = {lineage.epsilon_after:.4g}, more than its limit {lineage.limit:g}"
     return None
