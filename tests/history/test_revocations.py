@@ -154,7 +154,7 @@ def test_a_renewed_checkpoint_is_recent_and_keeps_the_time_of_its_entries(
 ) -> None:
     golden_store.certificate("exact")
     first, later = Log(golden_store.store, golden_store.trust).head, now() + timedelta(days=6)
-    monkeypatch.setattr("mbd.log.repair.now", lambda: later)
+    monkeypatch.setattr("mbd.log.check.now", lambda: later)
     for _ in range(2):
         renewed = publisher(golden_store).renew()
         assert renewed is not None

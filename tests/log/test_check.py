@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import MbdError, VerificationError
-from mbd.log.check import LogReport, check_log
+from mbd.log.check import LogReport, Repaired, check_log, repair_log
 from mbd.log.checkpoint import verify_checkpoint
-from mbd.log.repair import Repaired, repair_log
 from mbd.log.tiles import CHECKPOINT, Tile, claim_name, index_name, old_checkpoint_name
 from mbd.trust.keys import revoke_key, rotate_key
 from tests.log.build import LogLocation, another_machine, assert_whole, log_of

@@ -8,10 +8,9 @@ import pytest
 
 from mbd.errors import MbdError, VerificationError
 from mbd.log.append import open_to_sign
-from mbd.log.check import adopt_log
+from mbd.log.check import adopt_log, renew_head
 from mbd.log.memory import LogMemory, head_of, read_memory
 from mbd.log.reader import Log
-from mbd.log.repair import renew_head
 from mbd.log.tiles import CHECKPOINT, claim_name, old_checkpoint_name
 from mbd.trust.trust_file import Trust
 from tests.certificate.killing import killed_at

@@ -45,9 +45,9 @@ from mbd.history.facts import CertificateFacts
 from mbd.history.history import ModelHistory, trained_on_revoked
 from mbd.history.replay import read_history
 from mbd.log.append import append_leaf, check_log_signer, complete_claims, open_to_sign
+from mbd.log.check import Repaired, renew_head, repair_log
 from mbd.log.checkpoint import Checkpoint, Inclusion, leaf_of
 from mbd.log.reader import Log
-from mbd.log.repair import Repaired, renew_head, repair_log
 from mbd.params.operations import CertificateSettings, StoreSettings
 from mbd.records import now
 from mbd.storage import lock_for
@@ -85,7 +85,7 @@ class Publisher:
         return complete_claims(self.store, self.log_signer, self.trust, self.check_leaf)
 
     def repair(self) -> Repaired:
-        """Repair the log, see :func:`mbd.log.repair.repair_log`.
+        """Repair the log, see :func:`mbd.log.check.repair_log`.
 
         Raises:
             VerificationError: It is damaged beyond that, or does not continue the log that was read here before.

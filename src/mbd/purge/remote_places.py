@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from mbd.errors import MbdError
-from mbd.formats.purge import Copy, Obstacle, Target
+from mbd.formats.purge import Copy, Obstacle
 from mbd.params.operations import StoreSettings
 from mbd.purge.contents import ENDINGS
 from mbd.purge.places import Folder, Place, Unsearchable, copy_of, copy_within, named_by, names_output, unsearched
@@ -81,42 +81,31 @@ class BucketPlace:
     ) -> Iterator[Copy]:
         unnamed = known.without_md5
         for stored in self.store.versions(prefix):
-            if stored.version is not None and not stored.tag:
-                continue  # a delete marker has no content; the versions that it hides are listed as well
-            if self.runs and stored.name.startswith(_RUNS):
-                if self._names_output(stored, targets):
-                    yield Copy(
-                        name=stored.name, what="run cache entry", sha256=None, size=stored.size, version=stored.version
-                    )
-            elif target := self._target(stored, targets, known, unnamed):
-                yield copy_of(target, stored.name, stored.size, version=stored.version)
-            elif not self.by_name and stored.name.endswith(ENDINGS):
-                yield from self._within(stored, targets, report_obstacle)
+            # A delete marker has no content; the versions that it hides are listed as well.
+            if stored.version is None or stored.tag:
+                with suppress(NotThereError):  # it was removed in the meantime
+                    yield from self._copies(stored, targets, known, unnamed, report_obstacle)
 
-    def _target(self, stored: StoredObject, targets: Targets, known: Targets, unnamed: Targets) -> Target | None:
-        if self.by_name:
-            named, target = named_by(stored.name, targets)
-            if target:
-                return target
-            if named:
-                known = unnamed
-        with suppress(NotThereError):
-            if len(known) and known.may_be(stored.size):
-                return known.by_sha256(sha256_pieces(self.store.pieces(stored)))
-        return None
-
-    def _within(self, stored: StoredObject, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
-        with tempfile.TemporaryFile() as content, suppress(NotThereError):
-            content.writelines(self.store.pieces(stored))
-            content.seek(0)
-            stream, where, name = cast(BinaryIO, content), f"{self.where}/{stored.name}", stored.name
-            more = {"version": stored.version}
-            yield from copy_within(stream, where, targets, report_obstacle, name, stored.size, **more)
-
-    def _names_output(self, stored: StoredObject, targets: Targets) -> bool:
-        with suppress(NotThereError):
-            return names_output(b"".join(self.store.pieces(stored)), targets)
-        return False
+    def _copies(
+        self, stored: StoredObject, targets: Targets, known: Targets, unnamed: Targets, report_obstacle: ReportObstacle
+    ) -> Iterator[Copy]:
+        name, size, version = stored.name, stored.size, stored.version
+        if self.runs and name.startswith(_RUNS):
+            if names_output(b"".join(self.store.pieces(stored)), targets):
+                yield Copy(name=name, what="run cache entry", sha256=None, size=size, version=version)
+            return
+        named, target = named_by(name, targets) if self.by_name else (False, None)
+        known = unnamed if named else known
+        if target is None and len(known) and known.may_be(size):
+            target = known.by_sha256(sha256_pieces(self.store.pieces(stored)))
+        if target:
+            yield copy_of(target, name, size, version=version)
+        elif not self.by_name and name.endswith(ENDINGS):
+            with tempfile.TemporaryFile() as content:
+                content.writelines(self.store.pieces(stored))
+                content.seek(0)
+                stream, where = cast(BinaryIO, content), f"{self.where}/{name}"
+                yield from copy_within(stream, where, targets, report_obstacle, name, size, version=version)
 
     def _uploads(self, prefix: str, targets: Targets) -> Iterator[Copy]:
         """Yield unfinished multipart uploads of a target: the server stores their parts."""
