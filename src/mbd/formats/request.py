@@ -1,7 +1,8 @@
 """What a request says, and how its state may change.
 
     received → running → certified | refused | failed
-    received → cancelled;  failed → running;  running (lease over) → running
+    received | failed → cancelled;  failed → running;  running (lease over) → running
+    certified → failed, if the log no longer shows the deletion
 
 A request counts only with its MAC under the key of requests, which follows from the lineage key. Somebody who can write
 to the private part of a store and does not hold the key can neither enter one nor change its state. Nothing personal is

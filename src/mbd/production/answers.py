@@ -3,10 +3,9 @@
     whole modalities    a certificate by which they are revoked
     of a person         the same; a certificate that commits to this person; or the statement that nothing was held
 
-Requests are objects that anyone with access to the private part of the store can change, and certificates name persons
-by commitments. So a request of a person that is marked with a certificate is compared with its openings: that of
-another person does not answer it. The ids of persons are in no published or logged byte: requests name them by
-pseudonyms, certificates and statements by salted commitments.
+A request is marked with a certificate, and certificates name persons by commitments. So a request of a person is
+compared with the openings of its certificate: that of another person does not answer it. The ids of persons are in no
+published or logged byte: requests name them by pseudonyms, certificates and statements by salted commitments.
 """
 
 from collections.abc import Iterable, Sequence

@@ -95,7 +95,7 @@ class Worker:
     def _reopen(self) -> None:
         """Open the requests of the model again that are marked as certified while the log does not show it.
 
-        Anyone who can write to the store can mark a request, and it must not be lost by that.
+        Its certificate was withdrawn since, is in doubt, or is that of another person; the request must not be lost.
         """
         model = self.params.certificate.model
         marked = [r for r in self.request_store.all() if r.model == model and r.state == "certified"]
