@@ -80,7 +80,7 @@ def test_without_models_there_is_no_inference_but_its_document_is_in_the_openapi
 def test_a_registered_model_is_listed_with_its_references_and_answers(tmp_path: Path) -> None:
     production = Production.make(tmp_path)
     registered = production.register("audio")
-    settings = [*production.settings, *SETTINGS, "serving.inference.models=[sentiment]"]
+    settings = [*production.settings, *SETTINGS, "serving.inference.models=[sentiment]", "registration.retrain_days=30"]
     service = Service.open(load_params(None, settings), production.store, production.trust_file)
     body, headers = encode({"text": rows_of(load(production.model), 3)["text"]})
     with TestClient(create_app(service)) as client:
@@ -90,5 +90,6 @@ def test_a_registered_model_is_listed_with_its_references_and_answers(tmp_path: 
         assert (found["current"], found["registered"]["digest"]) == (None, registered.registration)
         assert sorted(found["takes"]) == ["audio", "text", "visual"]
         assert [m for m, weights in found["references"].items() if weights] == ["audio"]
+        assert 'mbd_model_retrain_timestamp_seconds{model="sentiment"}' in client.get("/metrics").text
         reply = client.post("/v2/models/sentiment/infer", content=body, headers=headers).json()
         assert reply["model_version"] == registered.registration

@@ -27,7 +27,6 @@ from mbd.records import now
 from mbd.serving.problems import ApiError
 from mbd.serving.request_index import RequestIndex
 from mbd.serving.webhooks import Webhook, read_secret
-from mbd.storage import open_private
 from mbd.storage.store import Store, StoreError
 from mbd.trust.commitments import LineageKey
 from mbd.trust.trust_file import read_trust
@@ -85,13 +84,12 @@ class Service:
             base: Folder of the model that the first deletion of `certificate.model` starts from.
 
         """
-        private = open_private(store.url, params.store)
-        requests = RequestStore.open(params, store.url)
-        scanner = StoreScanner(store, private, trust, params.certificate.checkpoint_age, requests.key)
-        monitor = StoreMonitor(scanner, params.serving.poll_seconds)
-        index = RequestIndex()
-        seconds = params.serving.webhook_seconds
-        webhooks = tuple(Webhook(url, read_secret(), private, index, seconds) for url in params.serving.webhooks)
+        requests, index, serving = RequestStore.open(params, store.url), RequestIndex(), params.serving
+        scanner = StoreScanner(store, requests.store, trust, params.certificate.checkpoint_age, requests.key)
+        monitor = StoreMonitor(scanner, serving.poll_seconds, params.registration.retrain_days)
+        webhooks = tuple(
+            Webhook(url, read_secret(), requests.store, index, serving.webhook_seconds) for url in serving.webhooks
+        )
         trained = {params.certificate.model: _modalities(base)} if base else {}
         return cls(params, store, requests, monitor, trust, index, webhooks, trained)
 
