@@ -15,7 +15,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from mbd.report.page.pdf import print_pdf
+from mbd.report.page.html import print_pdf
 from tests.integration.servers.chromium import Scheme, chromium
 
 HERE = Path(__file__).parent

@@ -39,21 +39,11 @@ if TYPE_CHECKING:
     from mbd.model.predictor import Backbone as Backbone
     from mbd.model.predictor import LoadedBackbone as LoadedBackbone
     from mbd.params import Params as Params
-    from mbd.params.base import (
-        Count as Count,
-    )
-    from mbd.params.base import (
-        NonNegative as NonNegative,
-    )
-    from mbd.params.base import (
-        Positive as Positive,
-    )
-    from mbd.params.base import (
-        Settings as Settings,
-    )
-    from mbd.params.base import (
-        Share as Share,
-    )
+    from mbd.params.base import Count as Count
+    from mbd.params.base import NonNegative as NonNegative
+    from mbd.params.base import Positive as Positive
+    from mbd.params.base import Settings as Settings
+    from mbd.params.base import Share as Share
     from mbd.params.features import FeaturesSettings as FeaturesSettings
     from mbd.params.operations import StoreSettings as StoreSettings
     from mbd.randomness import stream as stream
@@ -63,15 +53,9 @@ if TYPE_CHECKING:
     from mbd.storage.store import Store as Store
     from mbd.storage.store import StoreScheme as StoreScheme
     from mbd.tensors import Array as Array
-    from mbd.training.trained import (
-        Trained as Trained,
-    )
-    from mbd.training.trained import (
-        data_record as data_record,
-    )
-    from mbd.training.trained import (
-        recorded_training as recorded_training,
-    )
+    from mbd.training.trained import Trained as Trained
+    from mbd.training.trained import data_record as data_record
+    from mbd.training.trained import recorded_training as recorded_training
 
 API_VERSION = (1, 0)
 _HOMES = {

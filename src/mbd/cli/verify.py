@@ -13,7 +13,7 @@ from mbd.cli.options import existing_store, print_result, report_written, wants_
 if TYPE_CHECKING:
     from mbd.params import Params
     from mbd.params.tree import ReaderParams
-    from mbd.report.page.pdf import Paper
+    from mbd.report.page.html import Paper
 
 
 _LOG = logging.getLogger(__name__)

@@ -88,7 +88,8 @@ class Deployment:
         if self.values.claims.create:
             yield from map(self._claim, required_claims(self.params))
         if self.values.monitoring.exporter:
-            yield from self._exporter()
+            exporter = self._listening("exporter", "exporter", _METRICS, ResourceValues(), port_name="metrics")
+            yield from self._service("mbd-exporter", exporter, 1)
         if self.values.serve.replicas:
             yield from self._serve()
         if self.values.inference.models:
@@ -249,10 +250,6 @@ class Deployment:
             livenessProbe={**live, "periodSeconds": 30},
             readinessProbe={**ready, "periodSeconds": 5},
         )
-
-    def _exporter(self) -> Iterator[Document]:
-        container = self._listening("exporter", "exporter", _METRICS, ResourceValues(), port_name="metrics")
-        yield from self._service("mbd-exporter", container, 1)
 
     def _serve(self) -> Iterator[Document]:
         serve, name = self.values.serve, "mbd-serve"

@@ -1,7 +1,6 @@
 """The machine and what is installed on it: checks, and the bill of materials."""
 
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from mbd import __version__
 from mbd.errors import MbdError, MissingExtraError, installation_hint
@@ -151,7 +151,7 @@ def bill_of_materials() -> dict[str, Any]:
 
     Sorted and without a time or a serial number, so that the same installation gives the same bytes.
     """
-    by_name = {re.sub(r"[-_.]+", "-", entry.metadata["Name"]).lower(): entry for entry in distributions()}
+    by_name = {canonicalize_name(entry.metadata["Name"]): entry for entry in distributions()}
     parts = [_component(name, entry) for name, entry in sorted(by_name.items()) if name != DISTRIBUTION]
     return {
         "bomFormat": "CycloneDX",

@@ -43,7 +43,7 @@ class RequestEvent:
         return {
             "id": self.id,
             "type": f"request.{self.state}",
-            "at": _iso(self.at),
+            "at": f"{datetime.fromtimestamp(self.at, UTC):%Y-%m-%dT%H:%M:%SZ}",
             "request": self.request,
             "state": self.state,
             "model": self.model,
@@ -156,7 +156,3 @@ def _parse(cursor: str) -> tuple[float, str]:
         return float(due), identifier
     except (ValueError, binascii.Error) as error:
         raise ApiError(422, "this is not where a page begins", key="after", hint="take it from `next`") from error
-
-
-def _iso(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"

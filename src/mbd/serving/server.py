@@ -60,17 +60,14 @@ class Listening:
     def open(self) -> socket.socket:
         """Return a socket that listens; UsageError if that is not possible."""
         family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
-        opened = socket.socket(family, socket.SOCK_STREAM)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        place = self.address, self.port
         try:
-            opened.bind((self.address, self.port))
-            opened.listen(socket.SOMAXCONN)
+            return socket.create_server(place, family=family, backlog=socket.SOMAXCONN, dualstack_ipv6=both)
         except OSError as error:
-            opened.close()
             raise UsageError(
                 f"cannot listen on this address: {error.strerror}", key="--port", value=f"{self.address}:{self.port}"
             ) from error
-        return opened
 
     def tls(self) -> ssl.SSLContext | None:
         """Return the TLS context of connections; None: plain HTTP. A UsageError if the files are no such thing."""

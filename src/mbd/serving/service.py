@@ -90,7 +90,8 @@ class Service:
         webhooks = tuple(
             Webhook(url, read_secret(), requests.store, index, serving.webhook_seconds) for url in serving.webhooks
         )
-        trained = {params.certificate.model: _modalities(base)} if base else {}
+        record = ModelRecord.read(base / MODEL, "model record") if base else None
+        trained = {params.certificate.model: tuple(record.modalities)} if record else {}
         return cls(params, store, requests, monitor, trust, index, webhooks, trained)
 
     def start(self) -> None:
@@ -230,7 +231,3 @@ class Service:
         self._list_certificates(snapshot)
         for webhook in self.webhooks:
             webhook.wake()
-
-
-def _modalities(model: Path) -> tuple[str, ...]:
-    return tuple(ModelRecord.read(model / MODEL, "model record").modalities)

@@ -31,9 +31,8 @@ from mbd.outputs import step_run
 from mbd.records import now
 from mbd.report.page.certificate import PageContext, certificate_page
 from mbd.report.page.content import Link, Page, PageStatus
-from mbd.report.page.html import to_html
+from mbd.report.page.html import Paper, print_pdf, to_html
 from mbd.report.page.markdown import to_card, to_markdown
-from mbd.report.page.pdf import Paper, print_pdf
 from mbd.trust.envelope import Envelope
 from mbd.verifier.bundle import Bundle
 from mbd.verifier.verdict import Verdict

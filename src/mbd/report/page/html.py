@@ -5,19 +5,30 @@ does not claim that the certificate is genuine: only the checks that a reader ru
 policy allows its own script and style and nothing else:
 
     default-src 'none'; script-src 'sha256-…'; style-src 'sha256-…'
+
+As PDF it is printed by the browser or the library that is here: Chromium, or else WeasyPrint, of which neither is
+installed with this package. It is printed as its style sheet says: page one can be filed on its own.
 """
 
 import base64
 import hashlib
+import importlib
 import json
+import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
 from html import escape
 from importlib.resources import files
+from pathlib import Path
+from typing import Literal
 
 import segno
 
+from mbd.errors import MbdError
 from mbd.formats.verdict import VERDICTS
 from mbd.report.page.content import (
     NOT_ASKED,
@@ -31,15 +42,16 @@ from mbd.report.page.content import (
     Link,
     Page,
     PageSection,
-    PageStatus,
     PageTable,
     Plot,
     Text,
     Verification,
 )
-from mbd.report.page.pdf import Paper
 from mbd.report.page.plot import plot_html
 
+Paper = Literal["A4", "letter"]
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_PATIENCE = 120
 _CHECKS = ("bytes", "sha256", "canonical", "envelope", "trust", "log", "checks")
 """the parts of the script that verify, in dependency order; `panel` shows the results"""
 _NO_EVIDENCE = "Anyone could write such a page: before you rely on it, verify the certificate."
@@ -49,7 +61,7 @@ _SHORT = 12
 
 def to_html(page: Page, paper: Paper | None = None) -> str:
     """Return the page; `paper`: what it is printed on, else what the reader chooses."""
-    looks = f"{style()}{_footer(page, paper)}"
+    looks, word = f"{style()}{_footer(page, paper)}", f"{page.standing.word}: " if page.standing else ""
     checks = any(isinstance(block, Verification) for section in page.sections for block in section.blocks)
     return "\n".join(
         [
@@ -57,7 +69,7 @@ def to_html(page: Page, paper: Paper | None = None) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{escape(policy(looks, with_script=checks))}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">',
-            f"<title>{_word(page)}{escape(page.title)} · {escape(page.kind)}</title>",
+            f"<title>{word}{escape(page.title)} · {escape(page.kind)}</title>",
             f'<style>{looks}</style>\n</head>\n<body>\n<a class="skip" href="#content">Skip to the content</a>',
             _header(page),
             _contents(page),
@@ -80,25 +92,17 @@ def _header(page: Page) -> str:
     )
 
 
-def _word(page: Page) -> str:
-    """Return how the title of a window begins."""
-    return f"{page.standing.word}: " if page.standing else ""
-
-
 def _standing(page: Page) -> str:
     if page.number is None:
         return ""
     if page.standing is None:
         return f'<p id="standing" data-severity="unknown">{NOT_ASKED}</p>'
+    standing, later = page.standing, page.standing.successor
+    successor = f"{later.label}: {_address(later.address)} " if later else ""
     return (
-        f'<p id="standing" data-severity="{page.standing.rules.severity}"><strong>{page.standing.word}</strong> '
-        f"{escape(page.standing.sentence)} {_successor(page.standing)}"
-        f"<span>{page.standing.when}. {_NO_EVIDENCE}</span></p>"
+        f'<p id="standing" data-severity="{standing.rules.severity}"><strong>{standing.word}</strong> '
+        f"{escape(standing.sentence)} {successor}<span>{standing.when}. {_NO_EVIDENCE}</span></p>"
     )
-
-
-def _successor(standing: PageStatus) -> str:
-    return f"{standing.successor.label}: {_address(standing.successor.address)} " if standing.successor else ""
 
 
 def _address(address: str) -> str:
@@ -270,3 +274,39 @@ def _source(text: str) -> str:
 
 def _read(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def print_pdf(html: str) -> bytes:
+    """Return a page that :func:`to_html` made as PDF.
+
+    Raises:
+        MbdError: There is nothing to print with, or it failed.
+    """
+    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if browser:
+        return _by_browser(browser, html)
+    try:
+        weasyprint = importlib.import_module("weasyprint")
+    except ImportError as error:
+        hint = "install Chromium or WeasyPrint, or print the HTML page from a browser"
+        raise MbdError("there is no program here that prints a page as PDF", hint=hint) from error
+    return bytes(weasyprint.HTML(string=html).write_pdf())
+
+
+def _by_browser(browser: str, html: str) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="mbd-pdf-") as folder:
+        page, pdf = Path(folder) / "page.html", Path(folder) / "page.pdf"
+        page.write_text(html, encoding="utf-8")
+        options = ["--headless", "--disable-gpu", "--no-first-run", "--no-pdf-header-footer"]
+        options += ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses to run as root with its sandbox
+        command = [browser, *options, f"--user-data-dir={folder}/profile", f"--print-to-pdf={pdf}", page.as_uri()]
+        try:
+            done = subprocess.run(  # noqa: S603 -- a browser of this machine, with a page that was made here
+                command, capture_output=True, text=True, timeout=_PATIENCE, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise MbdError(f"printing took longer than {_PATIENCE} seconds", value=browser) from error
+        if not pdf.is_file():
+            lines = done.stderr.strip().splitlines() or ["no reason given"]
+            raise MbdError(f"the page could not be printed: {lines[-1]}", value=browser)
+        return pdf.read_bytes()

@@ -101,7 +101,10 @@ def copies(claim: Erasure, purge: PurgeReport | None) -> PageSection:
                 caption=f"Places searched, according to the purge statement of {day(purge.issued)}",
                 header=("place", "found", "removed", "left", "verified empty", "reason"),
                 rows=tuple(
-                    (p.kind, str(p.found), str(p.removed), str(p.left), _yes(p.gone), "; ".join(p.reasons) or ABSENT)
+                    (
+                        *(p.kind, str(p.found), str(p.removed), str(p.left)),
+                        *("yes" if p.gone else "no", "; ".join(p.reasons) or ABSENT),
+                    )
                     for p in purge.places
                 ),
             )
@@ -112,8 +115,9 @@ def copies(claim: Erasure, purge: PurgeReport | None) -> PageSection:
 def origin(predicate: Predicate) -> PageSection:
     """Return what the model came from, and the environment that produced it."""
     lineage = predicate.lineage
+    inputs = ", ".join(f"{name} ({dim})" for name, dim in predicate.structure.inputs.items())
     facts = [
-        Fact(name="inputs of the model", value=_inputs(predicate)),
+        Fact(name="inputs of the model", value=inputs),
         Fact(name="deleted now", value=predicate.deleted.words),
         Fact(name="revoked in total", value=", ".join(predicate.deleted.revoked) or ABSENT),
         _digest("weights before", lineage.before),
@@ -131,10 +135,6 @@ def origin(predicate: Predicate) -> PageSection:
         ),
     ]
     return PageSection(id="origin", title="Provenance", blocks=(Facts(facts=tuple(facts)), _versions(predicate)))
-
-
-def _inputs(predicate: Predicate) -> str:
-    return ", ".join(f"{name} ({dim})" for name, dim in predicate.structure.inputs.items())
 
 
 def _versions(predicate: Predicate) -> PageTable:
@@ -156,7 +156,3 @@ def _digest(name: str, value: DigestOrCommitment) -> Fact:
 def day(time: datetime | None) -> str:
     """Return a date as YYYY-MM-DD."""
     return f"{time:%Y-%m-%d}" if time else ABSENT
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
