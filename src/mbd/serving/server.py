@@ -65,9 +65,9 @@ class Listening:
         try:
             return socket.create_server(place, family=family, backlog=socket.SOMAXCONN, dualstack_ipv6=both)
         except OSError as error:
-            raise UsageError(
-                f"cannot listen on this address: {error.strerror}", key="--port", value=f"{self.address}:{self.port}"
-            ) from error
+            reason = str(error.strerror).partition(" (")[0]  # it ends with the address
+            value = f"{self.address}:{self.port}"
+            raise UsageError(f"cannot listen on this address: {reason}", key="--port", value=value) from error
 
     def tls(self) -> ssl.SSLContext | None:
         """Return the TLS context of connections; None: plain HTTP. A UsageError if the files are no such thing."""
