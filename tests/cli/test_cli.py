@@ -11,6 +11,7 @@ import pytest
 
 from mbd.cli import COMMANDS, group, run_command
 from mbd.errors import EXIT_CODES, ExitCode
+from mbd.steps.metrics_reporting import REPORTED
 from tests.command import run_mbd
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
@@ -34,6 +35,18 @@ def test_every_command_is_listed_with_what_it_does() -> None:
     text = run_mbd("--help").stdout
     for name in COMMANDS:
         assert f"\n  {name} " in text
+
+
+def test_what_reports_metrics_is_a_command() -> None:
+    def names(of: click.Command, *before: str) -> Iterator[str]:
+        yield "-".join(before)
+        if isinstance(of, click.Group):
+            context = click.Context(of)
+            for name in of.list_commands(context):
+                if below := of.get_command(context, name):
+                    yield from names(below, *before, name)
+
+    assert set(names(group)) >= REPORTED
 
 
 @pytest.mark.parametrize("arguments", [[], ["request"], ["certificate"], ["purge"]])

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from mbd.cli import group
 from mbd.files import write_file
-from mbd.monitoring.record_samples import add_purge_scan
+from mbd.monitoring.record_samples import purge_scan_samples
 from mbd.monitoring.samples import Samples
 from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.outputs import step_run
@@ -99,8 +99,8 @@ def steps_pages(folder: Path) -> list[str]:
     with reporting("attack", params), step_run("attack", folder / "leakage", {}) as step:
         write_file(step.folder / "leakage.json", leakage.to_json())
     with reporting("purge-scan", params):
-        at = datetime.now(UTC)
-        add_samples(lambda s: add_purge_scan(s, at, tombstones=2, searched=["cache"], resurrected=["cache"], blind=[]))
+        found = {"searched": ["cache"], "resurrected": ["cache"], "blind": list[str]()}
+        add_samples(purge_scan_samples(datetime.now(UTC), tombstones=2, **found))
     with reporting("request-run", params):
         pass
     return [file.read_text() for file in sorted((folder / "metrics").glob("*.prom"))]

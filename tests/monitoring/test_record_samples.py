@@ -1,6 +1,7 @@
 """Records of steps and certificates, converted to samples."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from mbd.cli import group
 from mbd.formats.layout import object_name
 from mbd.formats.leakage import AttackRecord, Interval, LeakageRecord
 from mbd.monitoring import metrics, record_samples
-from mbd.monitoring.samples import Samples
+from mbd.monitoring.samples import Sample, Samples
 from mbd.records import now
 from tests.monitoring.golden_store import GoldenStore, golden_leakage
 from tests.monitoring.page import ExporterPage
@@ -42,9 +43,9 @@ def attack(name: str, low: float, **changes: Any) -> AttackRecord:
     return record.model_copy(update=changes)
 
 
-def page_of(add: Any, *arguments: Any) -> ExporterPage:
+def page_of(made: Iterable[Sample]) -> ExporterPage:
     samples = Samples()
-    add(samples, *arguments)
+    samples.update(made)
     return ExporterPage(samples.text())
 
 
@@ -53,13 +54,11 @@ def page_of_step(folder: Path, step: str, metrics: Any = None) -> ExporterPage:
     record = {"step": step, "duration_seconds": 1.5, "phases_seconds": {"cut": 0.25}}
     (folder / "step.json").write_text(json.dumps(record))
     (folder / "metrics.json").write_text(json.dumps(metrics))
-    samples = Samples()
-    samples.update(record_samples.read_output(folder, "m")[1])
-    return ExporterPage(samples.text())
+    return page_of(record_samples.read_output(folder, "m")[1])
 
 
 def test_each_attack_is_reported_by_its_first_measure_on_each_model() -> None:
-    page = page_of(record_samples.add_leakage, leakage(), "sentiment")
+    page = page_of(record_samples.leakage_samples(leakage(), "sentiment"))
     output = page[metrics.LEAKAGE]
     first = {one.attack: one for one in reversed(leakage().attacks) if one.variant == "as released"}
     assert {name for _, _, name, _ in output} == set(first)
@@ -70,7 +69,7 @@ def test_each_attack_is_reported_by_its_first_measure_on_each_model() -> None:
 
 
 def test_only_attacks_on_the_requested_modality_are_reported() -> None:
-    assert not page_of(record_samples.add_leakage, leakage(), "sentiment", "visual")[metrics.LEAKAGE]
+    assert not page_of(record_samples.leakage_samples(leakage(), "sentiment", "visual"))[metrics.LEAKAGE]
 
 
 @settings(deadline=None, max_examples=100)
@@ -81,19 +80,19 @@ def test_the_margin_is_negative_exactly_when_the_gate_is_closed(lows: list[tuple
         for i, (low, reached) in enumerate(lows)
     ]
     record = leakage().model_copy(update={"attacks": tuple(attacks)})
-    (margin,) = page_of(record_samples.add_leakage, record, "m")[metrics.GATE_ROOM].values()
+    (margin,) = page_of(record_samples.leakage_samples(record, "m"))[metrics.GATE_ROOM].values()
     assert (margin < 0) == any(one.beyond[0] > 0.03 for one in attacks)
 
 
 def test_an_informational_attack_has_no_margin_to_the_gate() -> None:
     record = leakage().model_copy(update={"attacks": (attack("diff", 0.9, decision="informational"),)})
-    page = page_of(record_samples.add_leakage, record, "m")
+    page = page_of(record_samples.leakage_samples(record, "m"))
     assert page[metrics.LEAKAGE]
     assert not page[metrics.GATE_ROOM]
 
 
 def test_utility_is_reported_as_ratios_by_regime() -> None:
-    output = page_of(record_samples.add_utility, leakage(), "m")[metrics.UTILITY]
+    output = page_of(record_samples.utility_samples(leakage(), "m"))[metrics.UTILITY]
     for one in leakage().utility:
         assert output["m", one.metric, one.regime, "after"] == pytest.approx(
             one.after.value / (1 if one.metric == "corr" else 100)
@@ -130,12 +129,8 @@ def test_a_step_reports_its_duration_and_phases(tmp_path: Path) -> None:
 
 
 def test_a_purge_scan_reports_every_place_with_zero_for_clean_ones() -> None:
-    samples = Samples()
-    places = ["cache", "bucket", "bucket"]
-    record_samples.add_purge_scan(
-        samples, now(), tombstones=5, searched=places, resurrected=["bucket"] * 3, blind=["cache"]
-    )
-    page = ExporterPage(samples.text())
+    found = {"searched": ["cache", "bucket", "bucket"], "resurrected": ["bucket"] * 3, "blind": ["cache"]}
+    page = page_of(record_samples.purge_scan_samples(now(), tombstones=5, **found))
     assert page[metrics.RESURRECTED] == {("cache",): 0, ("bucket",): 3}
     assert page[metrics.BLIND] == {("cache",): 1, ("bucket",): 0}
     assert page[metrics.TOMBSTONES] == {(): 5}

@@ -156,9 +156,9 @@ def test_other_processes_of_a_group_and_other_commands_say_nothing(
 
 
 def test_a_step_can_add_metrics_where_a_command_reports(tmp_path: Path) -> None:
-    add_samples(lambda samples: samples.set(metrics.TOMBSTONES, 3))  # no command reports
+    add_samples([(metrics.TOMBSTONES, 3, {})])  # no command reports
     with reporting("purge-scan", params(tmp_path)):
-        add_samples(lambda samples: samples.set(metrics.TOMBSTONES, 4))
+        add_samples([(metrics.TOMBSTONES, 4, {})])
     assert page(tmp_path, "purge-scan")[metrics.TOMBSTONES] == {(): 4}
 
 

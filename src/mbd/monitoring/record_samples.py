@@ -1,10 +1,10 @@
 """Convert the records that steps write, and that certificates carry, to samples.
 
-:func:`read_output` reads the folder of a step. The `add_…` functions convert what certificates carry, too.
+:func:`read_output` reads the folder of a step. Other functions convert what certificates carry, too.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from mbd.formats.deletion import read_deletion
 from mbd.formats.files import METRICS
 from mbd.formats.leakage import LEAKAGE, AttackRecord, LeakageRecord, UtilityRecord
 from mbd.monitoring import metrics
-from mbd.monitoring.samples import SampleList, Samples
+from mbd.monitoring.samples import Sample
 
 REFUSED = "refused"
 _ROLES = ("before", "after", "reference")
@@ -21,32 +21,36 @@ _RATIOS = frozenset({"corr"})
 _ERROR = "mae"
 
 
-def read_output(folder: Path, model: str) -> tuple[str, SampleList, str | None]:
+def read_output(folder: Path, model: str) -> tuple[str, list[Sample], str | None]:
     """Read the output folder of a step.
 
     Returns:
         The name of the step, its samples, and the reason if the run counts as a failure (None: it succeeded).
 
     """
-    samples, record = SampleList(), read_json(folder / STEP_FILE)
-    step = record["step"]
-    samples.set(metrics.STEP_DURATION, record["duration_seconds"], step=step, model=model)
+    record = read_json(folder / STEP_FILE)
+    step, labels = record["step"], {"step": record["step"], "model": model}
+    samples: list[Sample] = [(metrics.STEP_DURATION, record["duration_seconds"], labels)]
     for phase, seconds in record.get("phases_seconds", {}).items():
-        samples.set(metrics.STEP_PHASE, seconds, step=step, model=model, phase=phase)
+        samples.append((metrics.STEP_PHASE, seconds, {**labels, "phase": phase}))
+    if step == "attack":
+        leakage = LeakageRecord.read(folder / LEAKAGE, "leakage record", "`mbd attack` writes it")
+        samples += [*leakage_samples(leakage, model), *utility_samples(leakage, model)]
+        return step, samples, REFUSED if leakage.decision == "refused" else None
     read = _READERS.get(step)
-    return step, samples, read(folder, samples, model) if read else None
+    return step, [*samples, *(read(folder, model) if read else ())], None
 
 
-def add_budget(samples: Samples | SampleList, spent: float, limit: float, model: str) -> None:
-    """Add the privacy budget that a lineage has spent, and its limit."""
-    samples.set(metrics.BUDGET_SPENT, spent, model=model)
-    samples.set(metrics.BUDGET_LIMIT, limit, model=model)
+def budget_samples(spent: float, limit: float, model: str) -> Iterator[Sample]:
+    """Yield the privacy budget that a lineage has spent, and its limit."""
+    yield metrics.BUDGET_SPENT, spent, {"model": model}
+    yield metrics.BUDGET_LIMIT, limit, {"model": model}
 
 
-def add_leakage(samples: Samples | SampleList, record: LeakageRecord, model: str, modality: str | None = None) -> None:
-    """Add the first measure of each attack on each model, and its margin to the gate.
+def leakage_samples(record: LeakageRecord, model: str, modality: str | None = None) -> Iterator[Sample]:
+    """Yield the first measure of each attack on each model, and its margin to the gate.
 
-    With `modality`, only attacks on this modality are added.
+    With `modality`, only attacks on this modality count.
     """
     headlines: dict[tuple[str, str], AttackRecord] = {}
     margins: dict[tuple[str, str], float] = {}
@@ -60,36 +64,27 @@ def add_leakage(samples: Samples | SampleList, record: LeakageRecord, model: str
             margins[key] = min(margin, margins.get(key, margin))
     for (about, name), attack in headlines.items():
         for role, value in _values(attack).items():
-            samples.set(metrics.LEAKAGE, value, model=model, modality=about, attack=name, role=role)
+            yield metrics.LEAKAGE, value, {"model": model, "modality": about, "attack": name, "role": role}
     for (about, name), margin in margins.items():
-        samples.set(metrics.GATE_ROOM, margin, model=model, modality=about, attack=name)
+        yield metrics.GATE_ROOM, margin, {"model": model, "modality": about, "attack": name}
     if record.lower_bound:
-        samples.set(metrics.LEAKAGE_EPSILON, record.lower_bound.epsilon, model=model)
+        yield metrics.LEAKAGE_EPSILON, record.lower_bound.epsilon, {"model": model}
 
 
-def add_utility(samples: Samples | SampleList, record: LeakageRecord, model: str) -> None:
-    """Add the utility of the models on the retained modalities, by regime."""
+def utility_samples(record: LeakageRecord, model: str) -> Iterator[Sample]:
+    """Yield the utility of the models on the retained modalities, by regime."""
     for utility in record.utility:
         for role, value in _values(utility).items():
-            ratio = as_ratio(utility.metric, value)
-            samples.set(metrics.UTILITY, ratio, model=model, metric=utility.metric, regime=utility.regime, role=role)
+            labels = {"model": model, "metric": utility.metric, "regime": utility.regime, "role": role}
+            yield metrics.UTILITY, as_ratio(utility.metric, value), labels
 
 
-def add_purge_scan(
-    samples: Samples | SampleList,
-    at: datetime,
-    *,
-    tombstones: int,
-    searched: Iterable[str],
-    resurrected: Iterable[str],
-    blind: Iterable[str],
-) -> None:
-    """Add the result of a search for purged files.
-
-    Places without a finding get the value 0, so that an alert ends.
+def purge_scan_samples(
+    at: datetime, *, tombstones: int, searched: Iterable[str], resurrected: Iterable[str], blind: Iterable[str]
+) -> Iterator[Sample]:
+    """Yield the result of a search for purged files; places without a finding get the value 0, so that an alert ends.
 
     Args:
-        samples: where the result is added.
         at: when the search ended.
         tombstones: number of purged files that were searched for.
         searched: the kind of each place.
@@ -99,10 +94,10 @@ def add_purge_scan(
     """
     resurrections, obstacles = Counter(resurrected), Counter(blind)
     for place in {*searched, *resurrections, *obstacles}:
-        samples.set(metrics.RESURRECTED, resurrections[place], place=place)
-        samples.set(metrics.BLIND, obstacles[place], place=place)
-    samples.set(metrics.TOMBSTONES, tombstones)
-    samples.set(metrics.PURGE_SCAN, at.timestamp())
+        yield metrics.RESURRECTED, resurrections[place], {"place": place}
+        yield metrics.BLIND, obstacles[place], {"place": place}
+    yield metrics.TOMBSTONES, tombstones, {}
+    yield metrics.PURGE_SCAN, at.timestamp(), {}
 
 
 def as_ratio(metric: str, value: float) -> float:
@@ -127,27 +122,20 @@ def _values(record: AttackRecord | UtilityRecord) -> dict[str, float]:
     return {role: interval.value for role, interval in intervals.items() if interval is not None}
 
 
-def _read_deletion(folder: Path, samples: SampleList, model: str) -> None:
-    """Add the contents of `deletion.json`: number of edited parameters, proven bound and budget."""
+def _read_deletion(folder: Path, model: str) -> Iterator[Sample]:
+    """Yield the contents of `deletion.json`: number of edited parameters, proven bound and budget."""
     if (record := read_deletion(folder)) is None:
         return
     labels = {"model": model, "modality": "+".join(record.request.modalities), "method": record.method}
-    samples.set(metrics.EDITED, record.indices.count, **labels)
+    yield metrics.EDITED, record.indices.count, labels
     if record.guarantee.epsilon is not None:
-        samples.set(metrics.DELETION_EPSILON, record.guarantee.epsilon, **labels)
+        yield metrics.DELETION_EPSILON, record.guarantee.epsilon, labels
     if record.budget:
-        add_budget(samples, record.budget.epsilon_after, record.budget.limit, model)
+        yield from budget_samples(record.budget.epsilon_after, record.budget.limit, model)
 
 
-def _read_leakage(folder: Path, samples: SampleList, model: str) -> str | None:
-    record = LeakageRecord.read(folder / LEAKAGE, "leakage record", "`mbd attack` writes it")
-    add_leakage(samples, record, model)
-    add_utility(samples, record, model)
-    return REFUSED if record.decision == "refused" else None
-
-
-def _read_evaluation(folder: Path, samples: SampleList, model: str) -> None:
-    """Add the metrics of the first model in `metrics.json`, for every regime."""
+def _read_evaluation(folder: Path, model: str) -> Iterator[Sample]:
+    """Yield the metrics of the first model in `metrics.json`, for every regime."""
     evaluation = read_json(folder / METRICS)
     for result in evaluation["results"]:
         if result["method"] != evaluation["model"]:
@@ -155,13 +143,9 @@ def _read_evaluation(folder: Path, samples: SampleList, model: str) -> None:
         labels = {"model": model, "regime": result["regime"], "corrupted": str(result["corrupted"]).lower()}
         for name, spread in result["metrics"].items():
             if name == _ERROR:
-                samples.set(metrics.EVALUATION_ERROR, spread["mean"], **labels)
+                yield metrics.EVALUATION_ERROR, spread["mean"], labels
             else:
-                samples.set(metrics.EVALUATION, as_ratio(name, spread["mean"]), metric=name, **labels)
+                yield metrics.EVALUATION, as_ratio(name, spread["mean"]), {**labels, "metric": name}
 
 
-_READERS: dict[str, Callable[[Path, SampleList, str], str | None]] = {
-    "delete": _read_deletion,
-    "attack": _read_leakage,
-    "evaluate": _read_evaluation,
-}
+_READERS: dict[str, Callable[[Path, str], Iterable[Sample]]] = {"delete": _read_deletion, "evaluate": _read_evaluation}

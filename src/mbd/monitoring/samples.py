@@ -42,12 +42,8 @@ from mbd.remote_errors import classify_error
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-class SampleList(list[tuple[Metric, float, dict[str, str]]]):
-    """Values that are kept to be set later."""
-
-    def set(self, metric: Metric, value: float, /, **labels: str) -> None:
-        """Keep a value."""
-        self.append((metric, value, labels))
+Sample = tuple[Metric, float, dict[str, str]]
+"""a value of a gauge, and its labels"""
 
 
 class Samples:
@@ -73,7 +69,7 @@ class Samples:
         """Return a value, or None if there is none."""
         return self.registry.get_sample_value(metric.name, labels)
 
-    def update(self, samples: Iterable[tuple[Metric, float, dict[str, str]]]) -> None:
+    def update(self, samples: Iterable[Sample]) -> None:
         """Set several gauges."""
         for metric, value, labels in samples:
             self.set(metric, value, **labels)

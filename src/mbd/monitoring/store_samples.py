@@ -5,7 +5,7 @@ that was logged last for a modality and was not withdrawn.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -15,8 +15,9 @@ from mbd.formats.request import OPEN, STATES
 from mbd.history.facts import CertificateFacts, RegistrationFacts, StatementFacts
 from mbd.history.history import History
 from mbd.history.state import STATE_VERDICTS, reaudit_by, states_in
-from mbd.monitoring import metrics, record_samples
-from mbd.monitoring.samples import SampleList, Samples
+from mbd.monitoring import metrics
+from mbd.monitoring.record_samples import budget_samples, leakage_samples, utility_samples
+from mbd.monitoring.samples import Sample, Samples
 from mbd.monitoring.store_scanner import InvalidEntry, RequestFacts, StoreSnapshot
 
 
@@ -24,19 +25,17 @@ from mbd.monitoring.store_scanner import InvalidEntry, RequestFacts, StoreSnapsh
 class EvidenceSamples:
     """Samples of the attacks and the utility in a certificate or a re-audit."""
 
-    leakage: Mapping[str, SampleList]
+    leakage: Mapping[str, Sequence[Sample]]
     """by modality"""
-    utility: SampleList
+    utility: Sequence[Sample] = ()
 
     @classmethod
     def of(cls, record: LeakageRecord | None, model: str, modalities: tuple[str, ...]) -> "EvidenceSamples":
         """Return the samples in a leakage record."""
-        leakage, utility = {modality: SampleList() for modality in modalities}, SampleList()
-        if record is not None:
-            record_samples.add_utility(utility, record, model)
-            for modality, samples in leakage.items():
-                record_samples.add_leakage(samples, record, model, modality)
-        return cls(leakage, utility)
+        if record is None:
+            return cls(dict.fromkeys(modalities, ()))
+        leakage = {modality: [*leakage_samples(record, model, modality)] for modality in modalities}
+        return cls(leakage, [*utility_samples(record, model)])
 
 
 MOST_NAMES = 1000
@@ -123,7 +122,7 @@ def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: R
                         samples.set(metrics.CERTIFICATES, count, model=model, kind=kind, state=state, verdict=each)
     for certificate in certificates:
         if certificate.spent is not None and certificate.limit is not None:
-            record_samples.add_budget(samples, certificate.spent, certificate.limit, certificate.model)
+            samples.update(budget_samples(certificate.spent, certificate.limit, certificate.model))
     current = [each for each in certificates if states[each.digest][0] in ("valid", "overdue", "unknown")]
     last = {(each.model, modality): each for each in current for modality in each.modalities}
     in_order = sorted(last.items(), key=lambda item: item[1].index)

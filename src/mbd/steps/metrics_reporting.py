@@ -11,7 +11,7 @@ that could not be pushed are written to the folder `monitoring.textfile`.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,36 +21,18 @@ import click
 from mbd.errors import ExitCode, MbdError
 from mbd.monitoring import metrics
 from mbd.monitoring.record_samples import read_output
-from mbd.monitoring.samples import PushError, Samples, push, write_textfile
+from mbd.monitoring.samples import PushError, Sample, Samples, push, write_textfile
 from mbd.outputs import OBSERVERS
 from mbd.params import Params
 from mbd.params.tree import ReaderParams
 from mbd.remote_errors import retry_transient
 
 _LOG = logging.getLogger(__name__)
-REPORTED = frozenset(
-    {
-        "features",
-        "train",
-        "evaluate",
-        "predict",
-        "delete",
-        "attack",
-        "certify",
-        "publish",
-        "verify",
-        "purge",
-        "purge-scan",
-        "shred",
-        "guard",
-        "request-run",
-        "register",
-        "models-fetch",
-        "certificate-fetch",
-        "certificate-reaudit",
-        "report",
-    }
-)
+REPORTED = {
+    *("features", "train", "evaluate", "predict", "delete", "attack", "certify", "publish", "register", "report"),
+    *("verify", "guard", "purge", "purge-scan", "shred-destroy", "request-run"),
+    *("models-fetch", "certificate-fetch", "certificate-reaudit"),
+}
 """the commands that report"""
 
 
@@ -138,10 +120,10 @@ def reporting(command: str, params: Params | ReaderParams) -> Iterator[None]:
         report.deliver()
 
 
-def add_samples(add: Callable[[Samples], object]) -> None:
+def add_samples(samples: Iterable[Sample]) -> None:
     """Add samples to the metrics of the command that runs now, if it reports."""
     if report := _CURRENT.get():
-        add(report.samples())
+        report.samples().update(samples)
 
 
 def reason_of(error: BaseException) -> str | None:

@@ -27,7 +27,7 @@ from mbd.history.entries import CertificateEntry, read_entry
 from mbd.history.history import History
 from mbd.history.replay import read_history
 from mbd.history.tombstones import Tombstones, begin, begun, keep_list, store_tombstones, update_list
-from mbd.monitoring.record_samples import add_purge_scan
+from mbd.monitoring.record_samples import purge_scan_samples
 from mbd.outputs import step_run
 from mbd.params import Params
 from mbd.purge.data_keys import DataKeys, data_keys
@@ -193,16 +193,14 @@ def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
     update_list(params, targets)
     places = workspace(params, store, root=root).places
     scanned = scan_all(places, targets, tombstones.problems)
-    add_samples(
-        lambda samples: add_purge_scan(
-            samples,
-            now(),
-            tombstones=scanned.tombstones,
-            searched=[place.kind for place in places],
-            resurrected=[copy.kind for copy in scanned.resurrections],
-            blind=[place.kind for place in scanned.blind],
-        )
+    samples = purge_scan_samples(
+        now(),
+        tombstones=scanned.tombstones,
+        searched=[place.kind for place in places],
+        resurrected=[copy.kind for copy in scanned.resurrections],
+        blind=[place.kind for place in scanned.blind],
     )
+    add_samples(samples)
     return scanned
 
 
