@@ -80,12 +80,12 @@ def train_command(
     if references and (without or seeds is not None):
         raise click.UsageError("--references goes with neither --without nor --seeds")
     if references:
-        results = train.run_references(params, features, out, progress=True)
+        results = train.run_references(params, features, out)
     elif seeds is None:
-        result = train.run(params, features, out, without, progress=True)
+        result = train.run(params, features, out, without)
         results = [result] if result else []
     else:
-        results = train.run_seeds(params, features, out, _numbers(seeds), without, progress=True)
+        results = train.run_seeds(params, features, out, _numbers(seeds), without)
     if results:  # under torchrun only the first process has some
         print_result(results, train.to_text(results))
         report_written(f"model{'s' * (len(results) > 1)}", out)
@@ -259,7 +259,7 @@ def attack_command(params: "Params", before: Path | None, after: Path, out: Path
         print_result(read_json(out / "leakage.json"), summary)
         report_written("measurements, report and figures", out, REPORT)
 
-    attack.run(params, before=before, after=after, out=out, **given, show=show, progress=True)
+    attack.run(params, before=before, after=after, out=out, **given, show=show)
     if before:
         if not Path(params.certificate.trust).exists():
             suggest("keys", "new")

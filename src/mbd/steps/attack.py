@@ -62,7 +62,6 @@ def run(
     out: Path,
     *,
     show: Callable[[str], object] = lambda _: None,
-    progress: bool = False,
 ) -> AuditResult:
     """Attack the model `after` and write what was found; then refuse it, or return the record.
 
@@ -79,7 +78,7 @@ def run(
     inputs = {**({"before": before} if before else {}), "after": after, "reference": reference}
     with step_run(NAME, out, {"attacks": params.attacks}, **inputs) as step:
         step.inputs["features"] = {"path": str(features), "digest": canonical_digest(audit_input.data.digests())}
-        audit = run_suite(audit_input, params.attacks, progress=progress)
+        audit = run_suite(audit_input, params.attacks, progress=True)
         record = counted(audit.record, _before(audit_input), Path(params.deletion.ledgers))
         _write(step, record, draw_leakage(record) if params.attacks.figures else {})
         step.phases |= audit.seconds

@@ -83,9 +83,7 @@ def to_text(results: Sequence[TrainingResult]) -> str:
 
 
 @reads(data="features")
-def run(
-    params: Params, features: Path, out: Path, without: tuple[str, ...] = (), *, progress: bool = False
-) -> TrainingResult | None:
+def run(params: Params, features: Path, out: Path, without: tuple[str, ...] = ()) -> TrainingResult | None:
     """Train the model that `params` describe, which never meets the modalities `without`, and write it to `out`.
 
     Returns:
@@ -102,12 +100,10 @@ def run(
         if not data.modalities:
             raise UsageError("no modality is left to train on", key="--without", value=", ".join(without))
         left_out = {"left_out": list(revoked.certificates)} if revoked.certificates else {}
-        return _run(params, data, {"path": str(features), "without": list(without), **left_out}, out, progress=progress)
+        return _run(params, data, {"path": str(features), "without": list(without), **left_out}, out)
 
 
-def _run(
-    params: Params, data: FeatureSet, source: dict[str, Any], out: Path, *, progress: bool
-) -> TrainingResult | None:
+def _run(params: Params, data: FeatureSet, source: dict[str, Any], out: Path) -> TrainingResult | None:
     """Train on what was opened; `source` says where it is from, for the record of the step."""
     train = BACKBONES.get(params.model.backbone).train
     snapshots = out.parent / f".{out.name}.resume"
@@ -116,7 +112,7 @@ def _run(
         return None
     with step_run(NAME, out, {"model": params.model, "training": params.training}) as step:
         step.inputs["features"] = source | {"digest": canonical_digest(data.digests())}
-        trained = train(data, params, work=snapshots, progress=progress)
+        trained = train(data, params, work=snapshots, progress=True)
         write_history(step.folder, trained.history)
         result = write_model(step, trained, data, source["without"])
     shutil.rmtree(snapshots, ignore_errors=True)
@@ -144,13 +140,7 @@ def write_model(step: StepRun, trained: Trained, data: FeatureSet, without: Sequ
 
 
 def run_seeds(
-    params: Params,
-    features: Path,
-    out: Path,
-    seeds: Sequence[int],
-    without: tuple[str, ...] = (),
-    *,
-    progress: bool = False,
+    params: Params, features: Path, out: Path, seeds: Sequence[int], without: tuple[str, ...] = ()
 ) -> list[TrainingResult]:
     """Train one model for each seed, written to `out`/seed-N; return the result of each, as :func:`run`."""
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
@@ -162,18 +152,18 @@ def run_seeds(
             value=out,
             hint="give another folder, or remove this one first",
         )
-    calls = [(_alone(params, seed=seed), features, out / f"seed-{seed}", without, progress) for seed in seeds]
+    calls = [(_alone(params, seed=seed), features, out / f"seed-{seed}", without) for seed in seeds]
     return _run_all(params, calls)
 
 
 @reads(data="features")
-def run_references(params: Params, features: Path, out: Path, *, progress: bool = False) -> list[TrainingResult]:
+def run_references(params: Params, features: Path, out: Path) -> list[TrainingResult]:
     """Train a reference for each modality of `requests.revocable`, written to `out`/MODALITY; return their results."""
     modalities = revocable(params, features)
-    return _run_all(params, [(_alone(params), features, out / m, (m,), progress) for m in modalities])
+    return _run_all(params, [(_alone(params), features, out / m, (m,)) for m in modalities])
 
 
-_Call = tuple[Params, Path, Path, tuple[str, ...], bool]
+_Call = tuple[Params, Path, Path, tuple[str, ...]]
 
 
 def _run_all(params: Params, calls: Sequence[_Call]) -> list[TrainingResult]:
@@ -189,8 +179,7 @@ def _alone(params: Params, **changes: int) -> Params:
 
 
 def _run_one(call: _Call) -> TrainingResult | None:
-    params, features, out, without, progress = call
-    return run(params, features, out, without, progress=progress)
+    return run(*call)
 
 
 def test_metrics(model: Model, data: FeatureSet) -> dict[str, dict[str, float]]:
