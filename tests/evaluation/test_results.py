@@ -1,4 +1,4 @@
-"""What comes out for machines and for people, from real scores of real baselines."""
+"""What comes out for machines and for people; seeds and pairs, against numpy and scipy."""
 
 import csv
 import io
@@ -7,10 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from scipy.stats import ttest_rel
 
 from mbd.evaluation.regimes import Condition, evaluate_predictor, plan_evaluation
-from mbd.evaluation.results import EvaluatedMethod, Results, compare, to_csv, to_markdown, to_metrics, to_rates_csv
+from mbd.evaluation.results import (
+    Comparison,
+    EvaluatedMethod,
+    Results,
+    compare,
+    paired_t_test,
+    spread,
+    to_csv,
+    to_markdown,
+    to_metrics,
+    to_rates_csv,
+)
 from mbd.evaluation.ridge import ImputedRidge, PatternRidge
 from mbd.params.learning import EvaluationSettings
 from tests.features.build import small_rows
@@ -148,3 +162,45 @@ def test_names_and_notes_become_no_markup(results: Results) -> None:
     assert "evil.example" in page
     assert not any(tag in page for tag in ("<img", "<a ", "<b>"))
     assert page.count("<td") == plain.count("<td")
+
+
+VALUES = st.floats(-100, 100).map(lambda x: round(x, 3))
+
+
+def test_mean_and_sample_deviation() -> None:
+    found = spread([70.0, 72.0, 74.0])
+    assert (found.mean, found.deviation, found.seeds) == (72.0, 2.0, 3)
+
+
+def test_one_seed_has_no_deviation() -> None:
+    assert spread([70.0]).deviation is None
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=8))
+def test_the_t_test_is_scipys(pairs: list[tuple[float, float]]) -> None:
+    ours, theirs = np.array(pairs).T.tolist()
+    assume(np.ptp(np.subtract(ours, theirs)) > 1e-6)
+    expected = ttest_rel(ours, theirs)
+    found = paired_t_test(ours, theirs)
+    assert found.t == pytest.approx(expected.statistic)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.difference == pytest.approx(np.mean(ours) - np.mean(theirs), abs=1e-9)
+    assert found.pairs == len(pairs)
+
+
+def test_one_pair_shows_a_difference_and_no_p() -> None:
+    assert paired_t_test([3.0], [1.0]) == Comparison(2.0, None, None, 1)
+
+
+def test_equal_methods_have_p_one() -> None:
+    assert paired_t_test([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) == Comparison(0.0, 0.0, 1.0, 3)
+
+
+def test_seeds_that_all_differ_by_the_same_claim_no_p() -> None:
+    assert paired_t_test([1.5, 2.5, 3.5], [1.0, 2.0, 3.0]) == Comparison(0.5, None, None, 3)
+
+
+def test_values_that_are_no_pairs_are_an_error() -> None:
+    with pytest.raises(ValueError, match="no pairs"):
+        paired_t_test([1.0, 2.0], [1.0])

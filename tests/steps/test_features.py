@@ -1,5 +1,7 @@
-"""The step: the files that it writes, and that two runs write the same."""
+"""The step: the files that it writes, that two runs write the same, and the first look at the data."""
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from mbd.files import file_digests, sha256_file
 from mbd.params import load_params
 from mbd.params.base import CorruptionSettings
 from mbd.steps import features
+from mbd.steps.features import availability, label_histogram, label_statistics
 from tests.digests import path_digest
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
@@ -118,3 +121,25 @@ def test_many_modalities_are_warned_about(tmp_path: Path, caplog: pytest.LogCapt
     names = ", ".join(f"m{n}: 2" for n in range(MANY_MODALITIES + 1))
     synthetic_set(tmp_path / "set", f"features.source.synthetic.dims={{{names}}}")
     assert "7 modalities have 127 sets" in caplog.text
+
+
+@pytest.mark.parametrize("classes", [0, 4])
+def test_the_histogram_has_a_column_for_each_split_that_adds_up(classes: int) -> None:
+    table = list(csv.DictReader(io.StringIO(label_histogram(small_collection(classes), (-3, 3)))))
+    assert len(table) == (classes or 13)
+    for split in ("train", "valid", "test"):
+        assert sum(float(line[split]) for line in table) == pytest.approx(1, abs=0.01)
+
+
+def test_regression_labels_are_described_and_classes_are_counted() -> None:
+    collection = small_collection()
+    labels = collection.splits["train"].labels
+    assert label_statistics(collection)["train"]["mean"] == pytest.approx(labels.mean(), abs=1e-3)
+    assert label_statistics(small_collection(4))["train"] == {"c0": 6, "c1": 6, "c2": 6, "c3": 6}
+
+
+def test_availability_is_a_percentage_of_rows() -> None:
+    collection = small_collection()
+    collection.splits["test"].available["audio"][:2] = False
+    assert availability(collection)["test"] == {"text": 100.0, "audio": 75.0, "visual": 100.0}
+    assert np.all(list(availability(collection)["train"].values()))
