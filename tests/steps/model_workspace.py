@@ -94,6 +94,14 @@ class ModelWorkspace:
         save_model(folder / "kept", claimed, {n: np.zeros_like(t) if n in gone else t for n, t in tensors.items()})
         return folder / "kept"
 
+    def deletes_with_a_verified_certificate(self, method: str) -> Path:
+        """Check that what a method deletes passes the attacks and is certified; return the new model."""
+        after = self.delete(method)
+        leakage = self.attack(after)
+        assert leakage.decision == "passed", leakage.reasons
+        assert not [check for check in self.certified(after).checks if check.outcome == "failed"]
+        return after
+
     def refuses_what_is_not_deleted(self, folder: Path) -> None:
         """Check that the gate refuses the untouched model, and a branch that is zero while its projection is kept."""
         with pytest.raises(mbd.GateRefusedError, match=f"still takes {self.modality} as input"):

@@ -37,6 +37,11 @@ TITLES = {
 CALIBRATION_BINS = 15
 
 
+def digits_of(metric: str) -> int:
+    """Return with how many decimals a metric is shown to people."""
+    return 3 if metric in ("mae", "corr") else 1
+
+
 def task_metrics(task: Task, truth: Array, outputs: Array) -> dict[str, float]:
     """Return the metrics of `task` for what a model gives: scores (n), or one column for each class."""
     if task == "classification":

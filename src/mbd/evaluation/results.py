@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from mbd.evaluation.metrics import ACCURACIES, ERRORS, LOWER_IS_BETTER, TITLES
+from mbd.evaluation.metrics import ACCURACIES, ERRORS, LOWER_IS_BETTER, TITLES, digits_of
 from mbd.evaluation.regimes import AVERAGES, Condition, EvaluationPlan, Regime, Scores
 from mbd.markdown import escape, table
 
@@ -337,7 +337,7 @@ def _tests(tests: Sequence[Tested]) -> str:
     for test in tests:
         place = f"{escape(test.ours)} − {escape(test.theirs)}", escape(test.regime), str(test.comparison.pairs)
         p = _ABSENT if test.comparison.p is None else f"{test.comparison.p:.2g}"
-        cells.setdefault(place, {})[test.metric] = f"{test.comparison.difference:+.{_digits(test.metric)}f} (p {p})"
+        cells.setdefault(place, {})[test.metric] = f"{test.comparison.difference:+.{digits_of(test.metric)}f} (p {p})"
     lines = [[*place, *(cell[m] for m in metrics)] for place, cell in cells.items()]
     return table(["difference", "regime", "pairs", *(TITLES[m] for m in metrics)], lines)
 
@@ -349,13 +349,9 @@ def _title(metrics: Sequence[str]) -> str:
 def _number(spread: Spread | None, metric: str, *, deviation: bool = True) -> str:
     if spread is None:
         return _ABSENT
-    digits = _digits(metric)
+    digits = digits_of(metric)
     text = f"{spread.mean:.{digits}f}"
     return f"{text} ± {spread.deviation:.{digits}f}" if deviation and spread.deviation is not None else text
-
-
-def _digits(metric: str) -> int:
-    return 3 if metric in ("mae", "corr") else 1
 
 
 _KINDS = {"fixed": "fixed patterns", "rate": "missing rates"}

@@ -9,7 +9,7 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.evaluation.candidates import Candidate
-from mbd.evaluation.metrics import ACCURACIES, ERRORS, TITLES
+from mbd.evaluation.metrics import ACCURACIES, ERRORS, TITLES, digits_of
 from mbd.evaluation.results import HEADLINES, Results
 from mbd.report.figures import (
     History,
@@ -31,7 +31,7 @@ def evaluation_summary(metrics: Mapping[str, Any]) -> str:
             by_method.setdefault(record["method"], {})[record["regime"]] = record["metrics"]
     columns = [(regime, metric) for regime in HEADLINES if regime in by_method[metrics["model"]] for metric in shown]
     lines = [
-        [method, *(f"{by_regime[regime][metric]['mean']:.{_digits(metric)}f}" for regime, metric in columns)]
+        [method, *(f"{by_regime[regime][metric]['mean']:.{digits_of(metric)}f}" for regime, metric in columns)]
         for method, by_regime in by_method.items()
     ]
     parts = [
@@ -40,10 +40,6 @@ def evaluation_summary(metrics: Mapping[str, Any]) -> str:
         table(["method", *(f"{regime} {TITLES[metric]}" for regime, metric in columns)], lines),
     ]
     return "\n".join(parts + [f"note: {note}" for note in metrics["notes"]])
-
-
-def _digits(metric: str) -> int:
-    return 3 if metric in ("mae", "corr") else 1
 
 
 def draw_figures(results: Results, candidates: Sequence[Candidate]) -> Iterator[tuple[str, bytes]]:
