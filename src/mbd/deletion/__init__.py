@@ -1,1 +1,1 @@
-"""Deleting a modality: three methods with three kinds of guarantee."""
+"""Deleting a modality: three methods, each with its kind of guarantee."""
