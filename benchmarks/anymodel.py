@@ -35,7 +35,7 @@ from mbd.attacks.suite import run_suite
 from mbd.deletion import exact, surgery
 from mbd.deletion.calibration import ModuleCalibration
 from mbd.deletion.gradients import sum_over_samples
-from mbd.deletion.outcome import ModelBefore
+from mbd.deletion.methods import ModelBefore
 from mbd.deletion.saliency import saliency
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget

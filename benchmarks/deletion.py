@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from mbd.deletion import certified, exact, surgery
-from mbd.deletion.outcome import ModelBefore
+from mbd.deletion.methods import ModelBefore
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget
 from mbd.params import Params, load_params

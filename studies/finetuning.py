@@ -19,7 +19,7 @@ import numpy as np
 
 from mbd.cli import run_command
 from mbd.deletion.certified import delete
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore
+from mbd.deletion.methods import DeletionOutcome, ModelBefore
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget
 from mbd.logs import progress_bar

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from mbd.deletion.calibration import Calibration as Calibration
     from mbd.deletion.cut import Cut as Cut
     from mbd.deletion.cut import cut_by_record as cut_by_record
+    from mbd.deletion.methods import DeletionOutcome as DeletionOutcome
     from mbd.deletion.methods import Method as Method
-    from mbd.deletion.outcome import DeletionOutcome as DeletionOutcome
-    from mbd.deletion.outcome import ModelBefore as ModelBefore
-    from mbd.deletion.outcome import Phases as Phases
+    from mbd.deletion.methods import ModelBefore as ModelBefore
+    from mbd.deletion.methods import Phases as Phases
     from mbd.errors import DataError as DataError
     from mbd.errors import MbdError as MbdError
     from mbd.errors import UsageError as UsageError
@@ -65,8 +65,7 @@ _HOMES = {
     "mbd.attacks.target_model": ("TargetModel",),
     "mbd.deletion.calibration": ("Calibration",),
     "mbd.deletion.cut": ("Cut", "cut_by_record"),
-    "mbd.deletion.methods": ("Method",),
-    "mbd.deletion.outcome": ("DeletionOutcome", "ModelBefore", "Phases"),
+    "mbd.deletion.methods": ("DeletionOutcome", "Method", "ModelBefore", "Phases"),
     "mbd.errors": ("DataError", "MbdError", "UsageError"),
     "mbd.features.contract": ("FeatureSet",),
     "mbd.features.rows": ("Collection", "Rows"),

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from mbd.deletion.calibration import JointCalibration
-from mbd.deletion.outcome import ModelBefore
+from mbd.deletion.methods import ModelBefore
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import open_for
 from mbd.model.joint import from_tensors

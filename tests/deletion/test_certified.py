@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import kstest
 
 from mbd.deletion.certified import cost, delete, fresh_start
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore
+from mbd.deletion.methods import DeletionOutcome, ModelBefore
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget

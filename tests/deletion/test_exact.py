@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mbd.deletion.exact import delete
-from mbd.deletion.outcome import ModelBefore
+from mbd.deletion.methods import ModelBefore
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out

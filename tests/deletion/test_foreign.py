@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from mbd.deletion import certified, exact, surgery
+from mbd.deletion.methods import DeletionOutcome, ModelBefore
 from mbd.deletion.module import cut_module
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.deletion import DeletionTarget

@@ -11,8 +11,8 @@ from torch.nn.utils.parametrize import register_parametrization
 
 from mbd.deletion import certified, exact, surgery
 from mbd.deletion.cut import cut
+from mbd.deletion.methods import DeletionOutcome, ModelBefore
 from mbd.deletion.module import ONLY_INPUTS
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.deletion.surgery import _under_all_names
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet

@@ -9,7 +9,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from mbd.deletion import certified, exact, surgery
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore
+from mbd.deletion.methods import DeletionOutcome, ModelBefore
 from mbd.errors import UsageError
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget

@@ -7,7 +7,7 @@ import pytest
 
 from mbd.deletion import exact, surgery
 from mbd.deletion.cut import cut
-from mbd.deletion.outcome import ModelBefore
+from mbd.deletion.methods import ModelBefore
 from mbd.deletion.reference import reference_distances
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet

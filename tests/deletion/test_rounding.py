@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mbd.deletion import surgery
-from mbd.deletion.outcome import DeletionOutcome
+from mbd.deletion.methods import DeletionOutcome
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.predicate import MOST_BITS
 from mbd.params import load_params

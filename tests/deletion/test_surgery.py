@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore
+from mbd.deletion.methods import DeletionOutcome, ModelBefore
 from mbd.deletion.surgery import delete, edit
 from mbd.errors import UsageError
 from mbd.formats.deletion import DeletionTarget

@@ -11,7 +11,7 @@ import mbd
 from mbd import tombstones
 from mbd.background import process_map
 from mbd.deletion import exact
-from mbd.deletion.outcome import ModelBefore
+from mbd.deletion.methods import ModelBefore
 from mbd.errors import DataError, UsageError
 from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from mbd.deletion.cut import cut
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
+from mbd.deletion.methods import DeletionOutcome, ModelBefore, Phases
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
+from mbd.deletion.methods import DeletionOutcome, ModelBefore, Phases
 from mbd.deletion.reference import refuse_unsuitable_reference
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet

@@ -1,6 +1,8 @@
-"""The built-in deletion methods, each described by one object; packages add others (`mbd.deletion_methods`).
+"""The interface of a deletion method, the built-in ones, and whether one of them can be used.
 
-Which methods fit which backbone follows from what a method needs, and is said here alone (`Method.fits`):
+A method reads and writes no files: the step `delete` reads the model and the data, decides here whether the deletion is
+possible (methods do not check it again), and writes the outcome. Packages add methods (`mbd.deletion_methods`). Which
+fit which backbone follows from what a method needs, and is said here alone (`Method.fits`):
 
 | method | guarantee | needs of a backbone | forgets single subjects |
 | --- | --- | --- | --- |
@@ -9,21 +11,73 @@ Which methods fit which backbone follows from what a method needs, and is said h
 | exact | exact (ε = 0); attested where what is released was trained elsewhere | nothing | yes |
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore
+from mbd.errors import DataError, UsageError
+from mbd.features.contract import FeatureSet
+from mbd.files import sha256_file
 from mbd.formats.deletion import DeletionTarget
+from mbd.formats.features import MANIFEST
 from mbd.formats.guarantee import Kind
+from mbd.formats.model import ModelRecord
+from mbd.formats.predicate import Rounding
+from mbd.model.compatible import refuse_other_data
 from mbd.params import Params
 from mbd.params.deletion import DeletionSettings
 from mbd.registry import BACKBONES, METHODS, lazy
+from mbd.tensors import Array
 
 if TYPE_CHECKING:
     from mbd.model.predictor import Backbone
+
+
+@dataclass(frozen=True)
+class ModelBefore:
+    """The model before the deletion, and the data it was made from, open with all of the model's modalities."""
+
+    record: ModelRecord
+    tensors: Mapping[str, Array]
+    data: FeatureSet
+    reference: tuple[ModelRecord, Mapping[str, Array]] | None = None
+    """a model that was trained without what goes, where there is one"""
+
+
+@dataclass
+class Phases:
+    """How long each phase of a deletion took, in seconds."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a phase."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class DeletionOutcome:
+    """The model after the deletion, and the record of how it was made."""
+
+    record: ModelRecord
+    tensors: Mapping[str, Array]
+    indices: Mapping[str, Array]
+    """for each tensor of the new model, the flat positions that were edited (int64, ascending)"""
+    facts: Mapping[str, Any]
+    """the method's own part of deletion.json: parameters that came into effect, counts, σ, commitment, budget, …"""
+    phases: Phases
+    rounding: Rounding | None = None
+    """how the tensors were rounded; None: they were not"""
 
 
 @dataclass(frozen=True)
@@ -48,12 +102,6 @@ class Method:
     """of `deletion.options`; built-in methods have sections of their own"""
 
 
-def methods_for(backbone: str) -> tuple[str, ...]:
-    """Return the names of the methods that work on a backbone."""
-    described = BACKBONES.get(backbone)
-    return tuple(name for name in METHODS.names() if METHODS.get(name).fits(described))
-
-
 SURGERY = Method(
     lazy("mbd.deletion.surgery:delete"),
     kind="empirical",
@@ -74,3 +122,78 @@ EXACT = Method(
     kind="exact",
     reads_for_subjects=("train", "valid"),
 )
+
+
+def methods_for(backbone: str) -> tuple[str, ...]:
+    """Return the names of the methods that work on a backbone."""
+    described = BACKBONES.get(backbone)
+    return tuple(name for name in METHODS.names() if METHODS.get(name).fits(described))
+
+
+def refuse_method(name: str, record: ModelRecord, subjects: Collection[str]) -> None:
+    """Refuse a method that does not work on the model's backbone, or does not delete single subjects."""
+    method, suitable = METHODS.get(name), methods_for(record.backbone)
+    if name not in suitable:
+        others = [other for other in BACKBONES.builtin if method.fits(BACKBONES.get(other))]
+        raise UsageError(
+            f"the method {name} is for the {' or '.join(others)} backbone, and this model is a {record.backbone}",
+            key="deletion.method",
+            value=name,
+            hint=(f"set deletion.method={' or '.join(suitable)}, or " if suitable else "")
+            + f"train with model.backbone={' or '.join(others)}",
+        )
+    if subjects and method.reads_for_subjects is None:
+        raise UsageError(
+            f"the method {name} deletes whole modalities, not those of single subjects",
+            key="--subject",
+            value=", ".join(subjects),
+            hint="set deletion.method="
+            + " or ".join(other for other in suitable if METHODS.get(other).reads_for_subjects is not None),
+        )
+
+
+def refuse_data(name: str, record: ModelRecord, data: FeatureSet, subjects: Collection[str]) -> None:
+    """Refuse data that the model was not made from, files that changed since, and calibration rows used elsewhere."""
+    refuse_other_data(record, data, data.folder / MANIFEST)
+    method = METHODS.get(name)
+    reads = (method.reads_for_subjects or ()) if subjects else method.reads
+    _refuse_changed(data, reads)
+    if "calibration" in reads:
+        _refuse_calibration(data)
+
+
+def _refuse_changed(data: FeatureSet, splits: Collection[str]) -> None:
+    """Compare the bytes that are about to be read with the manifest."""
+    listed = {name: digest for name, digest in data.digests().items() if name.split("/")[1] in splits}
+    with ThreadPoolExecutor() as pool:
+        digests = pool.map(lambda name: sha256_file(data.folder / name), listed)
+    for (name, digest), now in zip(listed.items(), digests, strict=True):
+        if now != digest:
+            raise DataError(
+                "the file is not the one that the manifest lists",
+                file=data.folder / name,
+                value=f"sha256 {now}, listed {digest}",
+                hint="make or fetch the FeatureSet again",
+            )
+
+
+def _refuse_calibration(data: FeatureSet) -> None:
+    """Refuse a missing calibration split, or one that shares rows or groups with train or test."""
+    if "calibration" not in data.manifest.splits:
+        raise DataError(
+            "there is no calibration split; surgery needs one to choose what to edit",
+            file=data.folder / MANIFEST,
+            hint="make the FeatureSet with features.calibration.size above 0, and train again",
+        )
+    own = data.split("calibration")
+    for split in ("train", "test"):
+        other = data.split(split)
+        for what, one, two in (("id", own.ids, other.ids), ("group", own.groups, other.groups)):
+            if common := set(one.tolist()) & set(two.tolist()):
+                raise DataError(
+                    f"the calibration split shares {len(common)} {what}{'s' * (len(common) > 1)} with {split}",
+                    file=own.folder,
+                    key=what,
+                    value=min(common),
+                    hint="calibration rows must be apart from train and test rows; make the FeatureSet again",
+                )

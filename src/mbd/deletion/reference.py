@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore
+from mbd.deletion.methods import DeletionOutcome, ModelBefore
 from mbd.errors import DataError
 from mbd.formats.model import ModelRecord
 from mbd.registry import BACKBONES

@@ -24,7 +24,7 @@ from torch import nn
 
 from mbd.deletion.cut import Cut, cut_model, refuse_unread, requested
 from mbd.deletion.importance import importance
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
+from mbd.deletion.methods import DeletionOutcome, ModelBefore, Phases
 from mbd.deletion.rounding import LARGEST_GROWTH, MeanLoss, round_released
 from mbd.deletion.saliency import Saliency, saliency
 from mbd.deletion.selection import Selection, nothing_salient, select

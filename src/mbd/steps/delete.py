@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from mbd.deletion.cut import requested
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore
+from mbd.deletion.methods import DeletionOutcome, ModelBefore, refuse_data, refuse_method
 from mbd.deletion.reference import reference_distances
-from mbd.deletion.suitable import refuse_data, refuse_method
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.files import STEP_FILE, canonical_digest, read_json, sha256_file, write_file
 from mbd.formats.deletion import DELETION, DeletionRecord, DeletionTarget, IndexRecord, read_deletion
