@@ -211,7 +211,7 @@ ATTACKS: "Registry[Attack]" = Registry(
     "mbd.attacks",
     "attacks.also",
     "mbd.attacks.attack:Attack",
-    {name: f"mbd.attacks.{name}:ATTACK" for name in _ATTACKS},
+    {name: f"mbd.attacks.{name}:ATTACK" for name in _ATTACKS} | {"blackbox": "mbd.attacks.whitebox:OUTPUTS"},
 )
 STORES: "Registry[StoreScheme]" = Registry(
     "store",

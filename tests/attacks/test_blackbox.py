@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.attacks import blackbox
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
+from mbd.attacks.whitebox import attack_outputs
 from mbd.model.checkpoint import load_model
 from tests.attacks.models import context_of, target_of
 
@@ -29,14 +29,14 @@ def telling(model_workspace: Path, attack_context: AttackContext, *, revoked: bo
 
 def test_a_revealing_output_is_found_while_the_model_takes_the_modality(model_workspace: Path) -> None:
     attack_context = context_of(model_workspace)
-    fed, hidden = blackbox.attack(telling(model_workspace, attack_context, revoked=False), attack_context)
+    fed, hidden = attack_outputs(telling(model_workspace, attack_context, revoked=False), attack_context)
     assert fed.value > 0.75
     assert hidden.value < 0.65
 
 
 def test_a_model_whose_record_refuses_the_modality_is_fed_it_all_the_same(model_workspace: Path) -> None:
     attack_context = context_of(model_workspace)
-    fed, hidden = blackbox.attack(telling(model_workspace, attack_context, revoked=True), attack_context)
+    fed, hidden = attack_outputs(telling(model_workspace, attack_context, revoked=True), attack_context)
     assert fed.value > 0.75
     assert hidden.value < 0.65
 
@@ -46,5 +46,5 @@ def test_inputs_alone_reveal_nothing_of_an_attribute_they_do_not_contain(model_w
     for name in ("deleted", "reference"):
         assert all(
             abs(evidence.value - 0.5) < 0.1
-            for evidence in blackbox.attack(target_of(model_workspace, name), attack_context)
+            for evidence in attack_outputs(target_of(model_workspace, name), attack_context)
         )

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.attacks import diff, pathway, reconstruction
-from mbd.attacks.diff import transplanted
+from mbd.attacks import pathway, reconstruction
 from mbd.attacks.target_model import TargetModel
 from mbd.errors import DataError
 from tests.attacks.models import LATTICE, audited, context_of, target_of
@@ -23,7 +22,7 @@ def test_an_exact_deletion_leaves_a_part_of_the_old_weights(tmp_path: Path, feat
     model_workspace = audited(tmp_path, *LATTICE, features=features, method="exact")
     before, after = pair(model_workspace)
     assert all(np.array_equal(tensor, before.tensors[name]) for name, tensor in after.tensors.items())
-    back = transplanted(before, after, "audio")
+    back = after.with_old(before, "audio")
     assert all(np.array_equal(tensor, before.tensors[name]) for name, tensor in back.tensors.items())
 
 
@@ -33,7 +32,7 @@ def test_old_weights_put_back_are_the_old_pathway_on_the_new_trunk(model_workspa
     moved = after.with_tensors(
         {name: x + np.asarray(rng.standard_normal(x.shape), x.dtype) for name, x in after.tensors.items()}
     )
-    back = transplanted(before, moved, "audio")
+    back = moved.with_old(before, "audio")
     weight, old = back.tensors["fusion.hidden.weight"], before.tensors["fusion.hidden.weight"]
     audio = next(c for c in before.record.tensors["fusion.hidden.weight"].columns if c.reads == "audio")
     assert np.array_equal(weight[:, audio.start : audio.stop], old[:, audio.start : audio.stop])
@@ -48,29 +47,17 @@ def test_what_a_cut_only_unplugged_comes_back_with_the_old_weights(model_workspa
     before, after = pair(model_workspace)
     context = context_of(model_workspace)
     attacks = (pathway.attack, reconstruction.attack)
-    back = diff.attack(before, after, context, attacks)
-    old, new = (
-        [evidence for run in attacks for evidence in run(target_model, context)] for target_model in (before, after)
+    back, old, new = (
+        [evidence for run in attacks for evidence in run(target_model, context)]
+        for target_model in (after.with_old(before, "audio"), before, after)
     )
-    assert {evidence.attack for evidence in back} == {"diff"}
-    assert back[0].measure == "pathway_rows_moved"
     for put_back, was, left in zip(back, old, new, strict=True):
         # Only the fine-tuning of the trunk lies between them.
         assert abs(put_back.value - was.value) <= 0.25 * abs(was.value - left.value) + 0.05
     assert (back[0].value, new[0].value) == (1.0, 0.0)
 
 
-def test_the_default_attacks_run_in_the_order_of_their_names(model_workspace: Path) -> None:
-    before, after = pair(model_workspace)
-    context = context_of(model_workspace)
-    alone = [evidence for run in diff.ATTACKS.values() for evidence in run(before, context)]
-    assert [evidence.attack for evidence in alone] == [n for n in diff.ATTACKS for e in alone if e.attack == n]
-    assert [evidence.measure for evidence in diff.attack(before, after, context)] == [
-        f"{evidence.attack}_{evidence.measure}" for evidence in alone
-    ]
-
-
 def test_models_of_different_shape_are_no_lineage(model_workspace: Path, tmp_path: Path) -> None:
     other = audited(tmp_path, "model.joint.hidden=8")
     with pytest.raises(DataError, match="not of one lineage"):
-        transplanted(target_of(model_workspace, "model", "before"), target_of(other, "deleted"), "audio")
+        target_of(other, "deleted").with_old(target_of(model_workspace, "model", "before"), "audio")

@@ -9,13 +9,15 @@ import torch
 from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.context import AttackContext
 from mbd.attacks.probe import _draw_networks, _forward, _gradient, _parts, guess
-from mbd.attacks.whitebox import guessed
+from mbd.attacks.whitebox import accuracy_of
 from mbd.tensors import Array
 from tests.attacks.models import context_of, interval
 
 
 def found(views: list[dict[str, Array]], attack_context: AttackContext) -> list[AttackEvidence]:
-    return [guessed("whitebox", [scores], attack_context)[0] for scores in guess(views, attack_context, "test")]
+    return [
+        accuracy_of(scores, attack_context, "whitebox", "accuracy") for scores in guess(views, attack_context, "test")
+    ]
 
 
 @pytest.mark.parametrize("strength", [0.65, 0.8, 0.95])

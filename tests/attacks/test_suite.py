@@ -48,6 +48,9 @@ def test_surgery_with_our_defaults_passes_and_the_full_model_leaks(model_workspa
     leaks = {a.attack for a in record.attacks if a.before and a.reference and a.before.low > a.reference.high}
     assert {"pathway", "whitebox", "reconstruction", "relearn"} <= leaks
     assert {a.attack for a in record.attacks} == {*ATTACKS.builtin, "diff"}
+    ids = [a.id for a in record.attacks if a.variant == "as released"]
+    revived = [name.replace(".", "_") for x in ("blackbox.", "reconstruction.") for name in ids if name.startswith(x)]
+    assert [name for name in ids if name.startswith("diff.")] == [f"diff.{name}" for name in revived]
     assert {a.variant for a in record.attacks} == {"as released", "int8", "pruned"}
     assert all((a.decision == "informational") == (a.attack == "diff") for a in record.attacks)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.attacks import blackbox, pathway, reconstruction, whitebox
+from mbd.attacks import pathway, reconstruction, whitebox
 from mbd.attacks.context import make_context
 from mbd.features.contract import FeatureSet
 from mbd.params import load_params
@@ -26,7 +26,7 @@ from tests.attacks.models import (
     untrained,
 )
 
-ATTACKS = (pathway, whitebox, blackbox, reconstruction)
+ATTACKS = (pathway.attack, whitebox.attack, whitebox.attack_outputs, reconstruction.attack)
 VARIETY = {
     "two modalities": ((), ("features.source.synthetic.dims={text: 20, audio: 12}",), "surgery"),
     "four modalities": ((), ("features.source.synthetic.dims={text: 20, audio: 12, visual: 9, pose: 7}",), "surgery"),
@@ -67,8 +67,8 @@ def test_a_useless_model_passes_every_adversary(
     made(model_workspace, tmp_path / "useless")
     attack_context = context_of(model_workspace)
     for run in ATTACKS:
-        found = run.attack(target_of(tmp_path, "useless"), attack_context)
-        beside = run.attack(target_of(model_workspace, "reference", "reference"), attack_context)
+        found = run(target_of(tmp_path, "useless"), attack_context)
+        beside = run(target_of(model_workspace, "reference", "reference"), attack_context)
         for one, other in zip(found, beside, strict=True):
             apart = difference(one, other, attack_context.params)
             assert apart.low <= 0.03, one.measure
@@ -82,14 +82,14 @@ def test_whatever_the_model_it_leaks_before_and_not_after(kind: str, tmp_path: P
     attack_context = context_of(model_workspace)
     for run in ATTACKS:
         full, deleted, reference = (
-            run.attack(target_of(model_workspace, name), attack_context) for name in ("model", "deleted", "reference")
+            run(target_of(model_workspace, name), attack_context) for name in ("model", "deleted", "reference")
         )
         names = [evidence.measure for evidence in full]
         assert names == [e.measure for e in deleted] == [e.measure for e in reference]
         for one, other in zip(deleted, reference, strict=True):
             apart = difference(one, other, attack_context.params)
             assert apart.low <= 0 <= apart.high, one.measure
-        if run in (pathway, whitebox):
+        if run in (pathway.attack, whitebox.attack):
             assert difference(full[0], reference[0], attack_context.params).low > 0.05
 
 

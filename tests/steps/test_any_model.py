@@ -7,7 +7,6 @@ import pytest
 from torch import Tensor
 
 import mbd
-from mbd.attacks.diff import transplanted
 from mbd.attacks.target_model import open_target
 from mbd.certificate.verification import Verdict
 from mbd.deletion.module import ONLY_INPUTS
@@ -61,7 +60,7 @@ def test_the_gate_refuses_what_is_not_deleted(workspace: ModelWorkspace, tmp_pat
 
 def test_the_old_weights_put_back_give_the_old_answers_of_a_cut_model(workspace: ModelWorkspace) -> None:
     before, after = open_target(workspace["model"], "before"), open_target(workspace.delete("surgery"), "after")
-    revived = transplanted(before, after, "audio")
+    revived = after.with_old(before, "audio")
     for name, tensor in revived.tensors.items():
         kept = tensor != 0  # the surgery has set some more to zero
         assert np.allclose(tensor[kept], before.tensors[name][kept], rtol=2**-4)

@@ -61,6 +61,12 @@ class TargetModel:
         """Return the same model with other weights of the same names and shapes (rounded, pruned …)."""
         return TargetModel.of(self.role, self.record, tensors, self.shapes)
 
+    def with_old(self, before: "TargetModel", modality: str) -> "TargetModel":
+        """Return the model with the weights that m* had in the model before, and with all that it no longer has."""
+        transplant = BACKBONES.get(before.record.backbone).transplant
+        tensors = transplant((before.record, before.tensors), (self.record, self.tensors), modality)
+        return TargetModel.of(self.role, before.record, tensors, before.shapes)
+
     @cached_property
     def inputs(self) -> Mapping[str, Shape]:
         """Every input of the model with its shape."""
