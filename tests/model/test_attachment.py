@@ -5,9 +5,10 @@ import torch
 from torch import Tensor, nn
 
 from mbd.formats.features import Shape
-from mbd.model.attachment import OwnPart, attach
+from mbd.model.attachment import attach
 from mbd.model.contract import Architecture
 from mbd.model.module import ModuleBackbone
+from mbd.model.probing import TensorProbe
 
 
 class Tied(nn.Module):
@@ -34,7 +35,7 @@ def test_what_is_gone_is_fresh_and_what_was_released_stays() -> None:
     released = {"text.weight": np.full((1, 3), 2.0, np.float32)}
     released |= {name: np.zeros((1, 2), np.float32) for name in ("audio.weight", "alias.weight")}
     whole = {name: tuple(map(np.arange, array.shape)) for name, array in released.items()}
-    parts = {n: OwnPart(np.full(x.shape, n != "text.weight"), whole[n]) for n, x in released.items()}
+    parts = {n: TensorProbe(np.full(x.shape, n == "text.weight"), whole[n]) for n, x in released.items()}
     attached = attach(network, released, parts, SHAPES, ModuleBackbone(network, architecture, "regression"))
     assert list(attached.fresh) == ["audio.weight"]  # once, under the name of the parameter
     assert torch.equal(network.get_parameter("audio.weight"), drawn)

@@ -11,7 +11,7 @@ be used.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
@@ -94,12 +94,11 @@ def _summed_inputs(network: nn.Module, squares: dict[nn.Linear, tuple[Tensor, in
             before, used = squares.get(layer, (torch.zeros_like(own), 0))
             squares[layer] = before + own, used + uses
 
-    hooks = [part.register_forward_pre_hook(add) for part in network.modules() if isinstance(part, nn.Linear)]
-    try:
+    with ExitStack() as hooks:
+        for part in network.modules():
+            if isinstance(part, nn.Linear):
+                hooks.callback(part.register_forward_pre_hook(add).remove)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _weights(network: nn.Module, names: Collection[str] | None) -> Mapping[str, Array]:

@@ -18,19 +18,10 @@ from torch import Tensor, nn
 
 from mbd.formats.features import Shape
 from mbd.model.predictor import LoadedBackbone
+from mbd.model.probing import TensorProbe
 from mbd.tensors import Array
 
 _NEGLIGIBLE = 1e-3
-
-
-@dataclass(frozen=True)
-class OwnPart:
-    """What of a tensor exists for m* alone, in a model that takes m*."""
-
-    own: Array
-    """whether each entry does"""
-    kept: tuple[Array, ...] | None
-    """the positions along each axis that a model without m* has; None: it has no such tensor"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +40,7 @@ class Attachment:
 def attach(
     network: nn.Module,
     released: Mapping[str, Array],
-    parts: Mapping[str, OwnPart],
+    parts: Mapping[str, TensorProbe],
     inputs: Mapping[str, Shape],
     backbone: LoadedBackbone,
 ) -> Attachment:
@@ -74,8 +65,8 @@ def attach(
             spread = float(np.sqrt(np.mean(np.square(value, dtype=np.float64)))) if value.size else 0.0
             kept = part.kept if part is not None and old.shape != value.shape else None
             index = np.ix_(*(map(np.arange, value.shape) if kept is None else kept))
-            own = part.own[index] if part is not None else np.zeros(value.shape, bool)  # counters belong to no modality
-            mask[index] = own & (np.abs(old) <= _NEGLIGIBLE * spread)
+            stays = part.alive[index] if part is not None else np.ones(value.shape, bool)  # counters are nobody's own
+            mask[index] = ~stays & (np.abs(old) <= _NEGLIGIBLE * spread)
             value[index] = np.where(mask[index], value[index], old)
             tensor.copy_(torch.from_numpy(value))
             if mask.any():

@@ -24,7 +24,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -525,12 +525,10 @@ def listening(parts: Mapping[Any, nn.Module], keep: Callable[[Any, list[Any]], N
     def hook(key: Any) -> Callable[..., None]:  # noqa: ANN401 -- as the caller names them
         return lambda _, __, output: keep(key, pytree.tree_leaves(output))
 
-    handles = [part.register_forward_hook(hook(key)) for key, part in parts.items()]
-    try:
+    with ExitStack() as hooks:
+        for key, part in parts.items():
+            hooks.callback(part.register_forward_hook(hook(key)).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _row_axis(two: _Size, three: _Size) -> int | None:

@@ -7,7 +7,6 @@ lists which of its columns read which modality.
 
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -15,10 +14,11 @@ from torch import Tensor, nn
 
 from mbd.formats.features import Shape, Task
 from mbd.formats.model import ColumnRange, JointSpec, ModelRecord, TensorRecord
-from mbd.model.attachment import Attachment, OwnPart, attach
+from mbd.model.attachment import Attachment, attach
 from mbd.model.checkpoint import describe
-from mbd.model.contract import seeded
+from mbd.model.contract import listening, seeded
 from mbd.model.networks import JointNetwork, JointShape
+from mbd.model.probing import TensorProbe
 from mbd.records import dotted
 from mbd.tensors import Array
 
@@ -68,8 +68,13 @@ class JointBackbone:
 
     def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
         """Run every network on every row, including those that a prediction skips; return the output of each layer."""
-        network = self.network
-        with torch.inference_mode(), _recording(network) as recorded:
+        network, recorded = self.network, dict[str, Tensor]()
+        layers = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Linear)}
+
+        def keep(name: str, outputs: list[Tensor]) -> None:
+            recorded[name] = outputs[0].relu_() if name.endswith(".hidden") else outputs[0]
+
+        with torch.inference_mode(), listening(layers, keep):
             raw, there = self.to_tensors(features, available)
             inputs = network.standardise(raw, there)
             generated = {m: network.generate(m, inputs) for m in inputs} if network.shape.reconstruction else {}
@@ -93,25 +98,6 @@ class JointBackbone:
         names = self.network.modalities
         raw = {m: torch.from_numpy(np.array(features[m], np.float32)).to(device) for m in names}
         return raw, {m: torch.from_numpy(np.array(available[m], bool)).to(device) for m in names}
-
-
-@contextmanager
-def _recording(network: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Within: what the linear layers of a network return, hidden ones rectified, is kept under their names."""
-    recorded: dict[str, Tensor] = {}
-
-    def listen(name: str, layer: nn.Module) -> torch.utils.hooks.RemovableHandle:
-        def keep(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> None:
-            recorded[name] = output.relu_() if name.endswith(".hidden") else output
-
-        return layer.register_forward_hook(keep)
-
-    handles = [listen(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
-    try:
-        yield recorded
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> JointBackbone:
@@ -144,12 +130,13 @@ def attach_modality(
     return attach(network, tensors, parts, inputs, JointBackbone(network, record.task))
 
 
-def _own_part(entry: TensorRecord, modality: str) -> OwnPart:
+def _own_part(entry: TensorRecord, modality: str) -> TensorProbe:
+    """Return by the record what probing finds in modules of one's own."""
     columns = np.zeros(entry.shape[-1] if entry.shape else 1, bool)
     for span in entry.columns:
         columns[span.start : span.stop] |= span.reads == modality
     own = np.broadcast_to(columns | (entry.belongs_to == modality), entry.shape)
-    return OwnPart(own, (*map(np.arange, entry.shape[:-1]), np.flatnonzero(~columns)))
+    return TensorProbe(~own, (*map(np.arange, entry.shape[:-1]), np.flatnonzero(~columns)))
 
 
 def empty_network(modalities: Mapping[str, int], outputs: int, shape: JointShape) -> JointNetwork:

@@ -21,7 +21,7 @@ from torch.nn.utils.parametrizations import _WeightNorm
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.formats.features import Shape, Task
 from mbd.formats.model import ModelRecord, ModuleSpec, TensorRecord
-from mbd.model.attachment import Attachment, OwnPart, attach
+from mbd.model.attachment import Attachment, attach
 from mbd.model.branches import closing
 from mbd.model.checkpoint import describe
 from mbd.model.contract import (
@@ -233,12 +233,11 @@ def attach_modality(
     wider = _with_inputs(architecture, {m: s for m, s in shapes.items() if m in (modality, *architecture.modalities)})
     try:
         gone = [modality, *closed_inputs(record, wider)]
-        probed = probe(closing(wider, *gone), *gone).tensors
+        parts = probe(closing(wider, *gone), *gone).tensors
     except UsageError:
-        probed = {}
+        parts = {}
     try:
         released, network = to_plain(architecture, tensors), materialise(wider.build())
-        parts = {name: OwnPart(~part.alive, part.kept) for name, part in probed.items()}
         return attach(network, released, parts, wider.modalities, ModuleBackbone(network, wider, record.task))
     except (MbdError, ValueError):
         return None

@@ -23,6 +23,7 @@ random outputs or hidden state in evaluation mode, and those whose rows without 
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
@@ -375,28 +376,22 @@ def randomise(module: nn.Module, draw: int) -> None:
                 part.running_var.uniform_(0.5, 1.5, generator=generator)
 
 
-class _differentiable:  # noqa: N801 -- a context manager
+@contextmanager
+def _differentiable(module: nn.Module) -> Iterator[None]:
     """Within: every floating-point buffer takes part in gradients, those of BatchNorm by a formula of our own."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self._module = module
-
-    def __enter__(self) -> None:
-        state = _floating_state(self._module)
-        self._before = [(tensor, tensor.requires_grad) for tensor in state.values()]
-        for tensor in state.values():
-            tensor.requires_grad_(True)
-        self._norms = [
-            part for part in self._module.modules() if isinstance(part, _NormBase) and part.running_mean is not None
-        ]
-        for part in self._norms:
-            part.forward = _with_statistics(part)
-
-    def __exit__(self, *_: object) -> None:
-        for part in self._norms:
+    before = [(tensor, tensor.requires_grad) for tensor in _floating_state(module).values()]
+    norms = [part for part in module.modules() if isinstance(part, _NormBase) and part.running_mean is not None]
+    for tensor, _ in before:
+        tensor.requires_grad_(True)
+    for part in norms:
+        part.forward = _with_statistics(part)
+    try:
+        yield
+    finally:
+        for part in norms:
             del part.forward
-        for tensor, before in self._before:
-            tensor.requires_grad_(before)
+        for tensor, needed in before:
+            tensor.requires_grad_(needed)
 
 
 def _with_statistics(part: _NormBase) -> Any:  # noqa: ANN401 -- a bound forward
@@ -411,19 +406,15 @@ def _with_statistics(part: _NormBase) -> Any:  # noqa: ANN401 -- a bound forward
     return forward
 
 
-class silenced:  # noqa: N801 -- a context manager
+@contextmanager
+def silenced(module: nn.Module, names: Collection[str]) -> Iterator[None]:
     """Within: these submodules, and all in them, return zeros."""
-
-    def __init__(self, module: nn.Module, names: Collection[str]) -> None:
-        prefixes = tuple(f"{name}." for name in names)
-        self._parts = [p for name, p in module.named_modules() if name in names or name.startswith(prefixes)]
-
-    def __enter__(self) -> None:
-        self._handles = [part.register_forward_hook(_to_zeros) for part in self._parts]
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
+    prefixes = tuple(f"{name}." for name in names)
+    parts = [part for name, part in module.named_modules() if name in names or name.startswith(prefixes)]
+    with ExitStack() as hooks:
+        for part in parts:
+            hooks.callback(part.register_forward_hook(_to_zeros).remove)
+        yield
 
 
 def _to_zeros(_: nn.Module, __: object, output: object) -> object:
