@@ -8,9 +8,10 @@ from scipy.stats import norm
 
 from mbd.attacks import relearn
 from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.bootstrap import balanced_hits
 from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Extraction
-from mbd.attacks.relearn import balanced_hits, few_shot, kernels
+from mbd.attacks.relearn import few_shot, kernels
 from mbd.attacks.target_model import TargetModel
 from mbd.features.rows import Rows
 from mbd.tensors import Array

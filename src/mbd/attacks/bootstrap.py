@@ -178,9 +178,13 @@ def accuracy(rows: Array, weights: Array) -> Array:
 
 def balanced_accuracy(rows: Array, weights: Array) -> Array:
     """Return the mean of the shares of hits among the rows of each class, ½ by any constant guess; truth, guess."""
-    truth, hits = rows[:, 0] > 0, rows[:, 0] == rows[:, 1]
-    positive = _ratio(weights @ (hits & truth), weights @ truth)
-    negative = _ratio(weights @ (hits & ~truth), weights @ ~truth)
+    return balanced_hits(np.column_stack([rows[:, 0], rows[:, 0] == rows[:, 1]]), weights)
+
+
+def balanced_hits(rows: Array, weights: Array) -> Array:
+    """Return the mean of the hits among the rows of each class; columns: truth (1, or at most 0), share of hits."""
+    truth, hits = rows[:, 0] > 0, rows[:, 1]
+    positive, negative = (_ratio(weights @ (hits * kind), weights @ kind) for kind in (truth, ~truth))
     return (positive + negative) / 2
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from mbd.errors import DataError, UsageError
-from mbd.evaluation.ridge import fit_ridge
+from mbd.evaluation.ridge import DEVIATION_FLOOR, fit_ridge
 from mbd.features.contract import FeatureSet
 from mbd.features.pooling import as_vectors
 from mbd.features.rows import Rows
@@ -25,8 +25,9 @@ from mbd.randomness import stream
 from mbd.tensors import Array
 
 _MOST_ROWS = 4000
-_REACH = 3.0
-_DEVIATION_FLOOR = 1e-6
+REACH = 3.0  # standardised columns are clipped to ±REACH deviations, so that no single value decides an R²
+_FEWEST_ROWS = 8
+_FOLDS = 4
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ def find_attribute(
 def component_sign(train: Rows, attacked: Rows, modality: str, retained: tuple[str, ...]) -> Array:
     """Return the side of each attacked row along the first component of the residual of m* given `retained`."""
     matrix = np.asarray(train.features[modality], np.float64)
-    centre, deviation = matrix.mean(0), np.maximum(matrix.std(0), _DEVIATION_FLOOR)
+    centre, deviation = matrix.mean(0), np.maximum(matrix.std(0), DEVIATION_FLOOR)
 
     def standardised(rows: Rows) -> Array:
-        clipped: Array = np.clip((rows.features[modality] - centre) / deviation, -_REACH, _REACH)
+        clipped: Array = np.clip((rows.features[modality] - centre) / deviation, -REACH, REACH)
         return clipped
 
     def inputs(rows: Rows) -> Array:
@@ -71,12 +72,6 @@ def component_sign(train: Rows, attacked: Rows, modality: str, retained: tuple[s
     middle = np.median(remainder @ direction)
     side: Array = (standardised(attacked) - ridge.predict(inputs(attacked))) @ direction > middle
     return side.astype(np.int64)
-
-
-REACH = 3.0  # standardised columns are clipped to ±REACH deviations, so that no single value decides an R²
-_DEVIATION_FLOOR = 1e-6
-_FEWEST_ROWS = 8
-_FOLDS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +151,7 @@ class AttackContext:
     @cached_property
     def _scaling(self) -> tuple[Array, Array]:
         fitted = np.asarray(self.vectors.features[self.modality][self.fit], np.float64)
-        return fitted.mean(0), np.maximum(fitted.std(0), _DEVIATION_FLOOR)
+        return fitted.mean(0), np.maximum(fitted.std(0), DEVIATION_FLOOR)
 
 
 def make_context(
@@ -175,7 +170,13 @@ def make_context(
     retained = tuple(m for m in data.modalities if m != modality and (retained is None or m in retained))
     if not retained:
         raise UsageError(f"{modality} is the only modality: nothing would be left to attack")
-    rows = _attacked(data, modality, retained, params)
+    rows = _usable(data, params.splits, modality, retained, params.rows, stream(params.seed, "attacks", "rows"))
+    if len(rows) < _FEWEST_ROWS:
+        raise DataError(
+            f"only {len(rows)} rows of {', '.join(params.splits)} have {modality} and another modality",
+            file=data.folder,
+            hint=f"attack at least {_FEWEST_ROWS} rows: attacks.splits",
+        )
     half = _parts(rows.groups, 2, stream(params.seed, "attacks", "halves"))
     fit, score = np.flatnonzero(half == 0), np.flatnonzero(half == 1)
     if len(score) < params.least_rows:
@@ -197,16 +198,11 @@ def make_context(
     return AttackContext(data, modality, retained, rows, fit, score, attribute, params)
 
 
-def _attacked(data: FeatureSet, modality: str, retained: tuple[str, ...], params: AttacksSettings) -> Rows:
-    draw = stream(params.seed, "attacks", "rows")
-    rows = _usable(data, params.splits, modality, retained, params.rows, draw)
-    if len(rows) < _FEWEST_ROWS:
-        raise DataError(
-            f"only {len(rows)} rows of {', '.join(params.splits)} have {modality} and another modality",
-            file=data.folder,
-            hint=f"attack at least {_FEWEST_ROWS} rows: attacks.splits",
-        )
-    return rows
+def unit_rows(matrix: Array, least: float) -> Array:
+    """Return the rows of a matrix with length one, and zeros for those that are not longer than `least`."""
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    unit: Array = np.divide(matrix, lengths, out=np.zeros_like(matrix), where=lengths > least)
+    return unit
 
 
 def _usable(

@@ -23,7 +23,7 @@ import numpy as np
 
 from mbd.attacks.attack import Attack, AttackEvidence
 from mbd.attacks.bootstrap import cosine
-from mbd.attacks.context import AttackContext
+from mbd.attacks.context import AttackContext, unit_rows
 from mbd.attacks.target_model import TargetModel
 from mbd.blocks import take_rows
 from mbd.features.rows import kind_of, within
@@ -150,10 +150,10 @@ def _matches(vectors: Array, slices: Array) -> Iterator[tuple[float, Array]]:
         if not len(candidates) or not len(other):
             yield 0.0, np.zeros((_PARTS, 3))
             continue
-        nearest, heights = _nearest(_unit(candidates[:, chosen]), _unit(rows[:, chosen]))
+        nearest, heights = _nearest(unit_rows(candidates[:, chosen], _TINY), unit_rows(rows[:, chosen], _TINY))
         first = int(np.abs(heights).argmax())
         strength = float(np.arctanh(min(abs(heights[first]), _ALIKE)) * np.sqrt(max(len(chosen) - 3, 0)))
-        a, b = _unit(candidates[[first]][:, other])[0], _unit(rows[nearest[[first]]][:, other])[0]
+        a, b = unit_rows(np.stack([candidates[first], rows[nearest[first]]])[:, other], _TINY)
         part = np.arange(len(other)) % _PARTS
         products = (np.sign(heights[first]) * a * b, a * a, b * b)
         yield strength, np.stack([np.bincount(part, each, _PARTS) for each in products], axis=1)
@@ -169,12 +169,6 @@ def _nearest(candidates: Array, rows: Array) -> tuple[Array, Array]:
         distances.append((nearest, cosines[np.arange(len(cosines)), nearest]))
     nearest, heights = (np.concatenate(parts) for parts in zip(*distances, strict=True))
     return nearest, heights
-
-
-def _unit(matrix: Array) -> Array:
-    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-    unit: Array = np.divide(matrix, lengths, out=np.zeros_like(matrix), where=lengths > _TINY)
-    return unit
 
 
 ATTACK = Attack(attack, "whether a training row of the deleted modality lies in the weights", altered=False)

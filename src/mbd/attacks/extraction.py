@@ -19,7 +19,6 @@ from mbd.model.predictor import (
     AnswersSome,
     LoadedBackbone,
     OffersActivations,
-    OffersReconstructions,
     zero_where_absent,
 )
 from mbd.randomness import stream
@@ -97,12 +96,6 @@ class Feeding:
         return features, given
 
 
-def extract(backbone: LoadedBackbone, feeding: Feeding, rows: Rows) -> Extraction:
-    """Return everything that a white-box attack sees for `rows`."""
-    masks = feeding.masks()
-    return Extraction(masks, answers(backbone, feeding, rows, masks), activations(backbone, feeding, rows))
-
-
 def activations(backbone: LoadedBackbone, feeding: Feeding, rows: Rows) -> dict[str, Array]:
     """Return the activations of the backbone for `rows`; empty if it does not show any."""
     if not isinstance(backbone, OffersActivations):
@@ -114,13 +107,6 @@ def activations(backbone: LoadedBackbone, feeding: Feeding, rows: Rows) -> dict[
 def answers(backbone: LoadedBackbone, feeding: Feeding, rows: Rows, masks: Sequence[Mask]) -> Array:
     """Return the outputs under these masks (n × masks × outputs)."""
     return _finite(np.stack([_logits(backbone, *feeding(rows, mask)) for mask in masks], axis=1))
-
-
-def reconstruct(backbone: LoadedBackbone, feeding: Feeding, rows: Rows, entry: str) -> dict[str, Array]:
-    """Return the backbone's reconstructions of the input `entry` of each row, if that is not given, by their origin."""
-    if not isinstance(backbone, OffersReconstructions):
-        return {}
-    return backbone.reconstructions(*feeding(rows, feeding.retained), entry)
 
 
 def _logits(backbone: LoadedBackbone, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:

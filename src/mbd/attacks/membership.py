@@ -25,7 +25,7 @@ import torch
 
 from mbd.attacks.attack import Attack, AttackEvidence, Statistic
 from mbd.attacks.bootstrap import auc, tpr_at_fpr
-from mbd.attacks.context import AttackContext
+from mbd.attacks.context import AttackContext, unit_rows
 from mbd.attacks.target_model import TargetModel
 from mbd.evaluation.ridge import DEVIATION_FLOOR, fit_gram, fit_ridge
 from mbd.features.pooling import as_vectors
@@ -108,7 +108,7 @@ def population(attack_context: AttackContext) -> Population:
         member=np.arange(len(rows)) < len(train),
         fit=fit,
         target=target,
-        own=_unit(own @ whiten),
+        own=unit_rows(own @ whiten, _TINY),
         whiten=whiten,
         surprise=labels - _predicted(everything, labels, fit),
         surprise_alone=labels - _predicted(target, labels, fit),
@@ -121,7 +121,7 @@ def _signals(target_model: TargetModel, attack_context: AttackContext, people: P
     offered = [matrix - matrix[people.fit].mean(0) for matrix in _reconstructions(target_model, attack_context, people)]
     loss, output = _effects(target_model, attack_context, people)
     return {
-        "reconstruction": [(_unit(matrix @ people.whiten) * people.own).sum(1) for matrix in offered]
+        "reconstruction": [(unit_rows(matrix @ people.whiten, _TINY) * people.own).sum(1) for matrix in offered]
         or [np.zeros(len(people.rows))],
         "loss": [(loss * people.surprise).sum(1)],
         "output_alone": [(output * people.surprise_alone).sum(1)],
@@ -188,12 +188,6 @@ def _decomposed(gram: Array) -> tuple[Array, Array]:
 def _label_columns(labels: Array, classes: int) -> Array:
     columns: Array = np.eye(classes)[labels] if classes else np.asarray(labels, np.float64)[:, None]
     return columns
-
-
-def _unit(matrix: Array) -> Array:
-    length = np.linalg.norm(matrix, axis=1, keepdims=True)
-    unit: Array = np.divide(matrix, length, out=np.zeros_like(matrix), where=length > _TINY)
-    return unit
 
 
 def _half(groups: Array, draw: np.random.Generator) -> Array:

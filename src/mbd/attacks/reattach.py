@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from mbd.attacks.attack import Attack, AttackEvidence
-from mbd.attacks.bootstrap import cosine
+from mbd.attacks.bootstrap import balanced_hits, cosine
 from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Feeding, activations
 from mbd.attacks.probe import step_by_adam
-from mbd.attacks.relearn import balanced_hits, few_shot, kernels
+from mbd.attacks.relearn import few_shot, kernels
 from mbd.attacks.target_model import TargetModel
 from mbd.formats.features import lengths_of
 from mbd.model.attachment import Attachment

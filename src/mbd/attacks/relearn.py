@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from mbd.attacks.attack import Attack, AttackEvidence
-from mbd.attacks.bootstrap import r_squared
+from mbd.attacks.bootstrap import balanced_hits, r_squared
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
 from mbd.tensors import Array
@@ -144,17 +144,6 @@ def few_shot(kernel: Array, across: Array, *targets: Array) -> list[Array]:
         return guess
 
     return [predicted(known) for known in targets]
-
-
-def balanced_hits(rows: Array, weights: Array) -> Array:
-    """Return the mean of the hits among the rows of each class; columns: truth (±1), share of hits."""
-    truth, hits = rows[:, 0] > 0, rows[:, 1]
-    shares = []
-    for kind in (truth, ~truth):
-        total = weights @ kind
-        shares.append(np.divide(weights @ (hits * kind), total, out=np.full(len(total), np.nan), where=total > 0))
-    balanced: Array = np.mean(shares, axis=0)
-    return balanced
 
 
 ATTACK = Attack(attack, "how few rows with the deleted modality teach it to the model again")

@@ -25,7 +25,7 @@ from mbd.files import canonical_digest
 from mbd.formats.features import Shape
 from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import load_model
-from mbd.model.predictor import LoadedBackbone
+from mbd.model.predictor import LoadedBackbone, OffersReconstructions
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
 
@@ -100,7 +100,10 @@ class TargetModel:
 
     def look(self, rows: Rows, modality: str, *, fed: bool) -> Extraction:
         """Return the same as :meth:`extract`, computed again and not cached."""
-        return extraction.extract(self.backbone, self._feeding(rows, modality, fed=fed), rows)
+        feeding = self._feeding(rows, modality, fed=fed)
+        masks = feeding.masks()
+        outputs = extraction.answers(self.backbone, feeding, rows, masks)
+        return Extraction(masks, outputs, extraction.activations(self.backbone, feeding, rows))
 
     def activations(self, rows: Rows, modality: str, *, fed: bool) -> dict[str, Array]:
         """Return the activations alone, computed again and not cached."""
@@ -119,8 +122,10 @@ class TargetModel:
         """
         size, shapes = rows.features[modality].shape[1:], self.inputs
         wanted = [m for m in self.entries(rows, modality) if shapes[m].size == size]
+        if not wanted or not isinstance(self.backbone, OffersReconstructions):
+            return {}
         feeding = self._feeding(rows, modality, fed=False)
-        offered = extraction.reconstruct(self.backbone, feeding, rows, wanted[0]) if wanted else {}
+        offered = self.backbone.reconstructions(*feeding(rows, feeding.retained), wanted[0])
         return {
             name: as_vectors(replace(rows, features={modality: array})).features[modality]
             for name, array in offered.items()
