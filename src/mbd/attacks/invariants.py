@@ -118,14 +118,10 @@ def _shape(audit: AuditInput) -> tuple[list[str], str]:
     kinds["not floating-point, with other values than in the reference"] = [
         name
         for name, tensor in audit.after.tensors.items()
-        if not is_float(tensor) and tensor.size > 1 and not _same(tensor, audit.reference.tensors.get(name))
+        if not is_float(tensor) and tensor.size > 1 and not np.array_equal(tensor, audit.reference.tensors.get(name, 0))
     ]
     problems = [f"{what}: {_some(names)}" for what, names in kinds.items() if names]
     return problems, f"{len(own)} tensors have the names and shapes of the reference's"
-
-
-def _same(tensor: Array, other: Array | None) -> bool:
-    return other is not None and np.array_equal(tensor, other)
 
 
 def _content(before: StoredModel, audit: AuditInput) -> tuple[list[str], str]:

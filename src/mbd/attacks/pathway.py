@@ -32,24 +32,8 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
             moved = np.maximum(moved, _any_movement(still, now))
             size = np.maximum(size, _relative(still.outputs, now.outputs))
     return [
-        AttackEvidence(
-            NAME,
-            "rows_moved",
-            0.0,
-            moved[:, None],
-            mean,
-            attack_context.groups,
-            limits=(0, 1),
-        ),
-        AttackEvidence(
-            NAME,
-            "output_shift",
-            0.0,
-            size[:, None],
-            mean,
-            attack_context.groups,
-            limits=(0, np.inf),
-        ),
+        AttackEvidence(NAME, measure, 0.0, values[:, None], mean, attack_context.groups, (0, most))
+        for measure, values, most in (("rows_moved", moved, 1), ("output_shift", size, np.inf))
     ]
 
 

@@ -32,9 +32,9 @@ from mbd.attacks.target_model import TargetModel
 from mbd.formats.features import lengths_of
 from mbd.model.attachment import Attachment
 from mbd.model.contract import to_tensor
-from mbd.model.losses import task_loss
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
+from mbd.training.objective import task_loss
 
 NAME = "reattach"
 _DRAWS = 4

@@ -204,18 +204,14 @@ def _findings(
         yield GateFinding(attack_context.modality, variant, dict(zip(found, same, strict=True)))
 
 
-def _added(params: AttacksSettings) -> dict[str, dict[str, str]]:
-    """Return where the attacks that are not built in come from, and what they measure."""
-    return {name: {"package": ATTACKS.provider(name), "asks": ATTACKS.get(name).asks} for name in params.also}
-
-
 def _specification(
     contexts: list[AttackContext], attacks: tuple[AttackRecord, ...], params: AttacksSettings, audit: AuditInput
 ) -> SuiteRecord:
     deletion = audit.after.deletion
     return SuiteRecord(
         parameters=params.model_dump(mode="json"),
-        added=_added(params),
+        # where the attacks that are not built in come from, and what they measure
+        added={name: {"package": ATTACKS.provider(name), "asks": ATTACKS.get(name).asks} for name in params.also},
         judged_together=sum(record.decision != "informational" for record in attacks),
         rows={attack_context.modality: _attacked_rows(attack_context) for attack_context in contexts},
         deletion=deletion

@@ -26,10 +26,10 @@ from mbd.formats.features import Task, lengths_of
 from mbd.formats.model import ModelRecord
 from mbd.model import joint, module
 from mbd.model.contract import materialise, own_method
-from mbd.model.losses import reconstruction_loss, task_loss
 from mbd.model.networks import JointNetwork
 from mbd.tensors import Array
 from mbd.training.data import RawRows
+from mbd.training.objective import reconstruction_loss, task_loss
 
 _MOST_ROWS, _FEWEST_ROWS = 512, 32
 _MOST_GRADIENTS = 1 << 30

@@ -156,7 +156,11 @@ def _delete_subjects(request: DeletionTarget, before: ModelBefore, params: Param
         retained = FeatureSet.open(Path(folder), without=not_taken)
         depends = bool(set(used) & set(_training_reads(before.record)))
         with phases.phase("retrain"):
-            record, tensors, kept = _remade(modality, retained, before, params) if depends else _unchanged(before)
+            record, tensors, kept = (
+                _remade(modality, retained, before, params)
+                if depends
+                else (before.record, dict(before.tensors), len(before.tensors))
+            )
     assumptions = (*_ASSUMPTIONS, *_OF_SUBJECTS, *(() if depends else _NOT_READ))
     return DeletionOutcome(
         record=record.model_copy(
@@ -210,16 +214,13 @@ def _splits_with(data: FeatureSet, modality: str, subjects: frozenset[str]) -> t
     return tuple(found)
 
 
-Remade = tuple[ModelRecord, dict[str, Array], int]
-"""record, tensors, and how many of them are those of the model before"""
+def _remade(
+    modality: str, retained: FeatureSet, before: ModelBefore, params: Params
+) -> tuple[ModelRecord, dict[str, Array], int]:
+    """Make the model again from data without the recordings: the modules that have seen the modality, or all of it.
 
-
-def _unchanged(before: ModelBefore) -> Remade:
-    return before.record, dict(before.tensors), len(before.tensors)
-
-
-def _remade(modality: str, retained: FeatureSet, before: ModelBefore, params: Params) -> Remade:
-    """Make the model again from data without the recordings: the modules that have seen the modality, or all of it."""
+    Returns record, tensors, and how many of them are those of the model before.
+    """
     record, backbone = before.record, BACKBONES.get(before.record.backbone)
     if backbone.retrain is None:
         with tempfile.TemporaryDirectory() as work:

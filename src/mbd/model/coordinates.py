@@ -47,13 +47,6 @@ class Projection:
         return on_grid(self.standardise(matrix) @ self.directions.astype(np.float64))
 
 
-def kernel_features(
-    points: Mapping[str, Array], landmarks: Mapping[str, Array], projections: Mapping[str, Projection], length: float
-) -> Array:
-    """Return φ for rows and landmarks given by their coordinates in each modality of one tag."""
-    return similarities(mean_distances(points, landmarks, projections), length)
-
-
 def mean_distances(
     points: Mapping[str, Array], landmarks: Mapping[str, Array], projections: Mapping[str, Projection]
 ) -> Array:

@@ -26,7 +26,6 @@ _KEY = "model.lattice.member"
 class NetworkModule:
     """The trained network of one tag."""
 
-    tag: Tag
     network: ModuleBackbone
     error: float
     """σ, the out-of-fold error"""
@@ -34,24 +33,17 @@ class NetworkModule:
     """how many rows it was trained on"""
 
 
-_NOTHING = np.zeros(())
-
-
-def _answer(module: NetworkModule, features: Mapping[str, Array]) -> Array:
-    """Return scores or probabilities of one network (n × outputs)."""
-    own = _inputs_of(module.tag, features)
-    there = np.ones(len(next(iter(own.values()))), bool)
-    answers = module.network.predict(own, dict.fromkeys(module.tag, there))
-    return answers.reshape(len(answers), -1)
-
-
 class DeepLattice(Blend[NetworkModule]):
     """Modules that are networks."""
 
     def answer(self, present: Tag, features: Mapping[str, Array]) -> Array:
         """Return the average of what the networks answer."""
-        weights = self.weights(present)
-        total: Array = sum((weight * _answer(self.modules[tag], features) for tag, weight in weights.items()), _NOTHING)
+        total: Array = np.zeros(())
+        for tag, weight in self.weights(present).items():
+            own = _inputs_of(tag, features)
+            there = np.ones(len(next(iter(own.values()))), bool)
+            answers = self.modules[tag].network.predict(own, dict.fromkeys(tag, there))
+            total = total + weight * answers.reshape(len(answers), -1)
         return total
 
     def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
@@ -89,7 +81,7 @@ def deep_lattice(record: ModelRecord, spec: LatticeSpec, modules: Mapping[Tag, M
         state = {name.removeprefix(NETWORK): t for name, t in tensors.items() if name.startswith(NETWORK)}
         load_state(network, state, architecture.name)
         backbone = ModuleBackbone(network.requires_grad_(False), architecture, record.task)
-        networks[tag] = NetworkModule(tag, backbone, float(tensors["sigma"]), int(tensors["rows"]))
+        networks[tag] = NetworkModule(backbone, float(tensors["sigma"]), int(tensors["rows"]))
     return DeepLattice(tuple(record.modalities), networks, len(record.classes), spec.trust)
 
 

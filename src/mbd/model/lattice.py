@@ -38,7 +38,7 @@ import numpy as np
 
 from mbd.errors import UsageError
 from mbd.formats.model import LatticeSpec, ModelRecord, Tag, landmarks_name, module_tensors, projection_name
-from mbd.model.coordinates import Projection, kernel_features, softmax
+from mbd.model.coordinates import Projection, mean_distances, similarities, softmax
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
 
@@ -282,7 +282,8 @@ class LatticeBackbone(Blend[Module]):
         module = self.modules[tag]
         if not module.landmarks:
             return None
-        return kernel_features({m: points[m] for m in tag}, module.landmarks, self.projections, module.length)
+        distances = mean_distances({m: points[m] for m in tag}, module.landmarks, self.projections)
+        return similarities(distances, module.length)
 
     def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
         """Return coordinates p^m, kernel features φ and scores f_S of all modules; zero in rows that lack an input."""

@@ -148,27 +148,23 @@ def _sampled(name: str, units: Tensor) -> Array:
 
 def architecture_for(settings: ModelSettings, modalities: Mapping[str, Shape], outputs: int) -> Architecture:
     """Return what the parameters describe, for data with these modalities."""
+    if unknown := [m for m in settings.branches if m not in modalities]:
+        raise UsageError(
+            f"the data has no modality {unknown[0]!r}",
+            key="model.branches",
+            value=unknown[0],
+            hint=f"it has {', '.join(modalities)}",
+        )
     return Architecture(
         load_factory(settings.backbone),
         dict(modalities),
         outputs,
         settings.options,
-        {m: names for m, names in settings.branches.items() if _known(m, modalities)},
+        settings.branches,
         settings.backbone,
         inputs=settings.inputs,
         output=settings.output,
     )
-
-
-def _known(modality: str, modalities: Mapping[str, Shape]) -> bool:
-    if modality not in modalities:
-        raise UsageError(
-            f"the data has no modality {modality!r}",
-            key="model.branches",
-            value=modality,
-            hint=f"it has {', '.join(modalities)}",
-        )
-    return True
 
 
 def spec_of(architecture: Architecture, training: Mapping[str, Any]) -> dict[str, object]:

@@ -22,7 +22,7 @@ random outputs or hidden state in evaluation mode, and those whose rows without 
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -296,7 +296,10 @@ class _Probe:
                 new += int(known.sum())
 
         with evaluating(self.module), _differentiable(self.module), torch.enable_grad():
-            handles = [_after_gradient(tensor, note) for tensor in tensors.values()]
+            handles: list[RemovableHandle] = [
+                tensor.register_post_accumulate_grad_hook(note)  # type: ignore[no-untyped-call]
+                for tensor in tensors.values()
+            ]
             quiet = 0
             for draw in count():
                 randomise(self.module, draw)
@@ -350,11 +353,6 @@ class _Probe:
             features[m] = torch.zeros_like(features[m])
             available[m] = torch.full((_ROWS,), self.how == "zeros")
         return features, available
-
-
-def _after_gradient(tensor: Tensor, note: Callable[[Tensor], None]) -> RemovableHandle:
-    handle: RemovableHandle = tensor.register_post_accumulate_grad_hook(note)  # type: ignore[no-untyped-call]
-    return handle
 
 
 def _generator(name: str, draw: int) -> torch.Generator:

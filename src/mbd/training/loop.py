@@ -29,12 +29,12 @@ from mbd.formats.features import Task
 from mbd.logs import progress_bar
 from mbd.model.contract import evaluating
 from mbd.model.joint import to_tensor_dict
-from mbd.model.losses import task_loss
 from mbd.params import params_digest
 from mbd.params.learning import TrainingSettings
 from mbd.tensors import Array, open_tensors
 from mbd.training.data import RawRows
 from mbd.training.distributed import ProcessGroup
+from mbd.training.objective import task_loss
 from mbd.training.optimiser import Optimiser
 
 _STATE = "state"

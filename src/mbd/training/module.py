@@ -20,7 +20,6 @@ from mbd.features.rows import Rows
 from mbd.formats.model import ModelRecord
 from mbd.model.contract import Architecture, own_method, seeded
 from mbd.model.joint import to_tensor_dict
-from mbd.model.losses import task_loss
 from mbd.model.module import architecture_for, architecture_of, load_state, provenance, spec_of, zero_dead
 from mbd.model.probing import refuse_unsuitable
 from mbd.params import Params
@@ -30,6 +29,7 @@ from mbd.training.data import RawRows, rows_with_something
 from mbd.training.distributed import ProcessGroup, join_group
 from mbd.training.draws import order_of_epoch, shown_in_epoch
 from mbd.training.loop import TrainingRun, finetuning, mean_of_terms
+from mbd.training.objective import task_loss
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
 from mbd.training.trained import Trained, model_record, recorded_training

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from mbd.errors import UsageError
 
@@ -31,6 +32,18 @@ def reproducible(threads: int) -> Iterator[None]:
         torch.set_num_threads(before[0])
         torch.set_deterministic_debug_mode(before[1])
         settings.fill_uninitialized_memory = before[2]
+
+
+@contextmanager
+def compute_threads(count: int) -> Iterator[None]:
+    """Within: torch, BLAS and OpenMP use at most `count` threads for one computation, whichever thread asks for it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        with threadpool_limits(limits=count):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def choose_device(wanted: str, local_rank: int = 0) -> torch.device:

@@ -22,13 +22,13 @@ import numpy as np
 
 from mbd.background import Background
 from mbd.errors import MbdError
-from mbd.model.threads import compute_threads
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
 from mbd.params.platform import InferenceSettings
 from mbd.serving.inference.protocol import InferenceError, invalid
 from mbd.serving.inference.served import ServedModels, Serving
 from mbd.tensors import Array
+from mbd.training.reproducibility import compute_threads
 
 _STOP_SECONDS = 10.0
 _LOG = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from mbd.model.losses import (
+from mbd.training.objective import (
     alignment_loss,
     contrastive_loss,
     invariance_loss,
