@@ -4,7 +4,7 @@
    bit, those of a model that never saw the modality.
 2. A modality of three persons is deleted faster than everything is trained again, bit for bit as training without these
    recordings. It is not 20 times faster: that would need sums over rows to subtract from, and they are not sufficient
-   (docs/deletion.md has the proof). What solving for weights takes, which sums would not spare, is printed as a bound.
+   (mbd/deletion/exact.py says why). What solving for weights takes, which sums would not spare, is printed as a bound.
 
 Durations are CPU seconds of one thread, except for the request as a whole.
 """
