@@ -156,7 +156,9 @@ def _problem(
     status = status_in(history, release, at, max_age=max_age)
     if status.state != "valid":
         return status.reason, None
-    verdict = _verified(release.digest, model, history, trust, at, max_age)
+    with tempfile.TemporaryDirectory(prefix="mbd-guard-") as folder:
+        published = from_store(history.store, release.digest, Path(folder), model)
+        verdict = verify_bundle(published, trust, at=at, history=history, max_age=max_age)
     if not verdict.verified:
         return "; ".join(f"{check.name}: {check.reason}" for check in verdict.problems), verdict
     return history.model(release.model).problem(release), verdict
@@ -191,11 +193,3 @@ def _entry_schema(shape: Shape) -> dict[str, Any]:
     for size in reversed(shape.size):
         schema = {"type": "array", "items": schema, "minItems": size, "maxItems": size}
     return schema
-
-
-def _verified(
-    certificate: str, model: Path, history: History, trust: Trust, at: datetime, max_age: timedelta | None
-) -> Verdict:
-    with tempfile.TemporaryDirectory(prefix="mbd-guard-") as folder:
-        published = from_store(history.store, certificate, Path(folder), model)
-        return verify_bundle(published, trust, at=at, history=history, max_age=max_age)

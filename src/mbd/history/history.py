@@ -23,7 +23,7 @@ Memory stays small: of each statement a few fields are kept.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -151,45 +151,6 @@ class ModelHistory:
                 return trained_on_revoked(deletion)
         return None
 
-    def lost_deletions(
-        self, reinstated: Callable[[CertificateFacts], set[str]], withdrawn: Container[str]
-    ) -> dict[str, str]:
-        """Return the certificates of the name with a deletion that no later release keeps, and which and how.
-
-        Along the chain from a certificate to the newest release, each release that is not withdrawn has to keep its
-        deletions: it takes no modality that the certificate revokes, a registered one has not even seen it, and
-        persons' recordings were left out. What was reinstated since need not be kept. The releases are read once, from
-        the newest to the oldest, so that a long history costs no more than its length.
-
-        Args:
-            reinstated: Returns what of a certificate was reinstated.
-            withdrawn: Digests of the releases that were revoked or refuted: what those take does not count.
-
-        """
-        lost: dict[str, str] = {}
-        taken: dict[str, Release] = {}
-        registered: list[RegistrationFacts] = []
-        newest = self.released[-1:]
-        for release in reversed(self.released):
-            if release in newest:
-                lost[release.digest] = f"the log has no later release of {self.name}"
-            if isinstance(release, CertificateFacts):
-                again = self.revoked.intersection(release.revoked) - reinstated(release)
-                for modality in sorted(again.intersection(taken)):
-                    lost[release.digest] = f"a later release, {taken[modality].digest[:16]}, takes {modality} again"
-                if release.scope == "subjects" and not reinstated(release).issuperset(release.modalities):
-                    for later in registered:
-                        if later.weights != release.weights and release.digest not in later.left_out:
-                            lost[release.digest] = (
-                                f"a later release, {later.digest[:16]}, has seen the deleted recordings"
-                            )
-            if release.digest in withdrawn:
-                continue
-            if isinstance(release, RegistrationFacts):
-                registered.append(release)
-            taken |= dict.fromkeys(release.sees if isinstance(release, RegistrationFacts) else release.inputs, release)
-        return lost
-
     def respects(self, weights: str, person: CertificateFacts) -> bool:
         """Return whether weights are those of a release without the recordings that a person's deletion is about."""
         same = (r for r in self.releases if r.weights == weights)
@@ -262,9 +223,6 @@ class History:
     def _model(self, name: str) -> ModelHistory:
         certificates = self._by_name.get(name, [])
         registrations = [r for r in self.registrations.values() if r.model == name]
-        reinstated = self._first_reinstatements(certificates)
-        # That a certificate was withdrawn says that its model is not what it said. It gives no data back.
-        revoked = frozenset[str]().union(*(self._revoked_by(c, reinstated) for c in certificates))
         of_persons = [c for c in certificates if c.scope == "subjects"]
         persons = tuple(c for c in of_persons if not self.reinstated(c).issuperset(c.modalities))
         released: list[Release] = [*certificates, *(r for r in registrations if r.promoted)]
@@ -279,20 +237,48 @@ class History:
             certificates=tuple(certificates),
             registrations=tuple(registrations),
             current=None,
-            revoked=revoked,
+            revoked=self._revoked(certificates),
             persons=persons,
             start=start,
             base=base,
             ready=_ready(base, persons) if base else (),
             unproven=unproven,
         )
-        withdrawn = {release.digest for release in released if self.effects(release.digest) & _DISOWNED}
-        return replace(
-            model,
-            current=next((r for r in reversed(in_force) if not model.problem(r)), None),
-            lost=model.lost_deletions(self.reinstated, withdrawn)
-            | dict.fromkeys(unproven, "it is not known whether it has a deletion that its lineage has lost"),
-        )
+        current = next((r for r in reversed(in_force) if not model.problem(r)), None)
+        doubted = dict.fromkeys(unproven, "it is not known whether it has a deletion that its lineage has lost")
+        return replace(model, current=current, lost=self._lost_deletions(model) | doubted)
+
+    def _lost_deletions(self, model: ModelHistory) -> dict[str, str]:
+        """Return the certificates of a name with a deletion that no later release keeps, and which and how.
+
+        Along the chain from a certificate to the newest release, each release that was not revoked or refuted has to
+        keep its deletions: it takes no modality that the certificate revokes, a registered one has not even seen it,
+        and persons' recordings were left out. What was reinstated since need not be kept. The releases are read once,
+        from the newest to the oldest, so that a long history costs no more than its length.
+        """
+        lost: dict[str, str] = {}
+        taken: dict[str, Release] = {}
+        registered: list[RegistrationFacts] = []
+        for release in reversed(model.released):
+            if release is model.released[-1]:
+                lost[release.digest] = f"the log has no later release of {model.name}"
+            if isinstance(release, CertificateFacts):
+                reinstated = self.reinstated(release)
+                again = model.revoked.intersection(release.revoked) - reinstated
+                for modality in sorted(again.intersection(taken)):
+                    lost[release.digest] = f"a later release, {taken[modality].digest[:16]}, takes {modality} again"
+                if release.scope == "subjects" and not reinstated.issuperset(release.modalities):
+                    for later in registered:
+                        if later.weights != release.weights and release.digest not in later.left_out:
+                            lost[release.digest] = (
+                                f"a later release, {later.digest[:16]}, has seen the deleted recordings"
+                            )
+            if self.effects(release.digest) & _DISOWNED:
+                continue
+            if isinstance(release, RegistrationFacts):
+                registered.append(release)
+            taken |= dict.fromkeys(release.sees if isinstance(release, RegistrationFacts) else release.inputs, release)
+        return lost
 
     def _unproven(self, certificates: Iterable[CertificateFacts]) -> dict[str, str]:
         """Return the certificates that have inherited a deletion from one that was disowned, or passed one on to it.
@@ -317,22 +303,21 @@ class History:
         """Return the modalities that may be taken again, by statements that list the certificate."""
         return {m for s in self._about.get(certificate.digest, ()) for m in s.modalities}
 
-    def _revoked_by(self, certificate: CertificateFacts, reinstated: Mapping[str, int]) -> frozenset[str]:
-        """Return what a certificate revokes for its name; `reinstated`: index of the first reinstatement of a modality.
+    def _revoked(self, certificates: Iterable[CertificateFacts]) -> frozenset[str]:
+        """Return what certificates revoke for their name.
 
-        It revokes what it has deleted, until a reinstatement lists it. Of what its lineage had revoked before, it
-        revokes nothing that was reinstated before it: the certificates that did are the ones that count.
+        Each revokes what it has deleted, until a reinstatement lists it. Of what its lineage had revoked before, it
+        revokes nothing that was reinstated before it: the certificates that did are the ones that count. That one was
+        withdrawn says that its model is not what it said. It gives no data back.
         """
-        own = certificate.modalities if certificate.scope == "modalities" else ()
-        inherited = (m for m in certificate.revoked if reinstated.get(m, self.size) >= certificate.index)
-        return frozenset((*own, *inherited)) - self.reinstated(certificate)
-
-    def _first_reinstatements(self, certificates: Iterable[CertificateFacts]) -> dict[str, int]:
-        """Return for each modality the index of the first statement that overrules one of these certificates in it."""
-        first: dict[str, int] = {}
-        for statement in (about for certificate in certificates for about in self._about.get(certificate.digest, ())):
+        first, revoked = dict[str, int](), set[str]()
+        for statement in (about for certificate in certificates for about in self.about(certificate.digest)):
             first |= {m: min(statement.index, first.get(m, statement.index)) for m in statement.modalities}
-        return first
+        for c in certificates:
+            own = c.modalities if c.scope == "modalities" else ()
+            inherited = (m for m in c.revoked if first.get(m, self.size) >= c.index)
+            revoked |= {*own, *inherited} - self.reinstated(c)
+        return frozenset(revoked)
 
     def effects(self, digest: str) -> set[Effect]:
         """Return what the statements about a certificate do to it."""
