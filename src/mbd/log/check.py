@@ -22,8 +22,7 @@ from functools import partial
 from securesystemslib.signer import Signer
 
 from mbd.errors import DataError, MbdError, VerificationError
-from mbd.formats.files import PROOF
-from mbd.formats.layout import CERTIFICATES, proof_name
+from mbd.formats.layout import proof_name
 from mbd.log.append import (
     CheckLeaf,
     check_log_signer,
@@ -36,7 +35,7 @@ from mbd.log.append import (
     sign_checkpoint,
 )
 from mbd.log.checkpoint import Checkpoint, Inclusion, verify_checkpoint
-from mbd.log.memory import LogMemory, head_of, open_log, read_memory, remember
+from mbd.log.memory import LogMemory, checkpoints_in_proofs, head_of, open_log, read_memory, remember
 from mbd.log.merkle import EMPTY, leaf_hash
 from mbd.log.reader import Log, read_claim, read_place
 from mbd.log.tiles import CHECKPOINT, OLD_CHECKPOINTS, WIDTH, Edge, Tile, claim_name
@@ -121,7 +120,7 @@ def adopt_log(store: Store, trust: Trust, *, max_age: timedelta | None = None, i
             file=store.url,
             hint="compare it with one that was kept elsewhere (`mbd log check --since FILE`), then `mbd log adopt`",
         )
-    heads = [*_old_checkpoints(store, trust, report), *_checkpoints_in_proofs(store, trust)]
+    heads = [*_old_checkpoints(store, trust, report), *checkpoints_in_proofs(store, trust)]
     heads += [log.head] if log.size else []
     deque(_walk(log, heads, report), maxlen=0)
     if report.problems:
@@ -141,18 +140,6 @@ def _old_checkpoints(store: Store, trust: Trust, report: LogReport) -> Iterator[
             yield verify_checkpoint(store.read(stored.name).decode(errors="replace"), trust)
         except VerificationError as error:
             report.problems.append(f"{stored.name}: {error.problem}")
-
-
-def _checkpoints_in_proofs(store: Store, trust: Trust) -> Iterator[Checkpoint]:
-    """Yield the signed checkpoints in the proofs of a store."""
-    trust, notes = trust.as_if_none_revoked(), set[str]()
-    for stored in store.list(f"{CERTIFICATES}/"):
-        if stored.name.endswith(f"/{PROOF}"):
-            with suppress(DataError):  # junk
-                notes.add(Inclusion.from_bytes(store.read(stored.name), "proof of inclusion").checkpoint)
-    for note in notes:
-        with suppress(VerificationError):  # of another log
-            yield verify_checkpoint(note, trust)
 
 
 def _walk(log: Log, heads: Sequence[Checkpoint], report: LogReport) -> Iterator[list[tuple[int, bytes]]]:

@@ -15,6 +15,7 @@ import errno
 import hashlib
 import logging
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from mbd.errors import DataError, MbdError, VerificationError
 from mbd.files import locked, write_file
 from mbd.formats.files import PROOF
 from mbd.formats.layout import CERTIFICATES, proof_name
-from mbd.log.checkpoint import Inclusion, verify_checkpoint
+from mbd.log.checkpoint import Checkpoint, Inclusion, verify_checkpoint
 from mbd.log.merkle import EMPTY
 from mbd.log.reader import Log, read_claim, read_head
 from mbd.log.tiles import CHECKPOINT, OLD_CHECKPOINTS
@@ -192,29 +193,33 @@ def contradiction(log: Log, signed: Head) -> VerificationError:
 def _size_in_proof(log: Log) -> int:
     """Return the size of the log in the proof of the entry that has claimed the place after the head; 0 without one."""
     try:
-        return _tree_size(log.store, read_claim(log.store, log.size), log.trust)
+        leaf = read_claim(log.store, log.size)
+        proof = Inclusion.from_bytes(log.store.read(proof_name(leaf.hex())), "proof of inclusion")
+        proof.verify(leaf, log.trust)
     except (DataError, VerificationError):
         return 0
-
-
-def _tree_size(store: Store, leaf: bytes, trust: Trust) -> int:
-    """Return the size of the log in the proof that a leaf has in the store."""
-    proof = Inclusion.from_bytes(store.read(proof_name(leaf.hex())), "proof of inclusion")
-    proof.verify(leaf, trust)
     return proof.tree_size
 
 
 def _was_logged(store: Store, trust: Trust) -> bool:
     """Return whether there are proofs or older heads that the log has signed; they are written only after a head."""
-    for stored in store.list(f"{CERTIFICATES}/"):
-        with suppress(DataError, VerificationError, ValueError):
-            if stored.name.endswith(f"/{PROOF}") and _tree_size(store, bytes.fromhex(stored.name.split("/")[1]), trust):
-                return True
     for stored in store.list(OLD_CHECKPOINTS):
         with suppress(DataError, VerificationError):
             verify_checkpoint(store.read(stored.name).decode(errors="replace"), trust)
             return True
-    return False
+    return next(checkpoints_in_proofs(store, trust), None) is not None
+
+
+def checkpoints_in_proofs(store: Store, trust: Trust) -> Iterator[Checkpoint]:
+    """Yield the signed checkpoints in the proofs of a store."""
+    notes = set[str]()
+    for stored in store.list(f"{CERTIFICATES}/"):
+        if stored.name.endswith(f"/{PROOF}"):
+            with suppress(DataError, VerificationError):  # junk, or of another log
+                note = Inclusion.from_bytes(store.read(stored.name), "proof of inclusion").checkpoint
+                if note not in notes:
+                    notes.add(note)
+                    yield verify_checkpoint(note, trust)
 
 
 def _file(trust: Trust) -> Path | None:
