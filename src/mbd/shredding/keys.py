@@ -41,13 +41,12 @@ class WrappedKey(Record):
 class KeyDestroyedError(DataError):
     """The key was destroyed, so the file can never be decrypted."""
 
-    def __init__(self, entry: KeyEntry, hint: str, file: Path | None = None) -> None:
+    def __init__(self, entry: KeyEntry, hint: str) -> None:
         assert entry.destroyed is not None  # noqa: S101 -- checked by callers
         self.entry = entry
         when = entry.destroyed.done or entry.destroyed.requested
         super().__init__(
             f"the key of {entry.name} was destroyed on {when:%Y-%m-%d %H:%M:%S} UTC: {entry.destroyed.reason}",
-            file=file,
             key="key",
             value=entry.id,
             hint=hint,
@@ -84,12 +83,12 @@ class Keyring:
             self._known[entry.id] = secret
             return entry.id, secret
 
-    def refuse_destroyed(self, names: Iterable[KeyName], file: Path) -> None:
-        """Raise a KeyDestroyedError about `file` if one of its keys was destroyed."""
+    def refuse_destroyed(self, names: Iterable[KeyName]) -> None:
+        """Raise a KeyDestroyedError if one of these keys was destroyed."""
         record = read_shredding(self.folder)
         for entry in map(record.last, names):
             if entry and entry.destroyed:
-                raise KeyDestroyedError(entry, _UNREADABLE, file)
+                raise KeyDestroyedError(entry, _UNREADABLE)
 
     def find(self, identity: str, name: KeyName) -> bytes:
         """Return the key with this id for decryption; its name must be `name`."""

@@ -202,8 +202,8 @@ def naming_destroyed_keys(plain: Path, origin: Path, keyring: Keyring, lineage: 
         if missing.is_relative_to(plain) and not missing.exists():
             for unit in units(plain, lineage):
                 if missing.is_relative_to(unit.folder):
-                    sealed = origin / f"{missing.relative_to(plain)}{SUFFIX}"
-                    keyring.refuse_destroyed(unit.subject(missing).key_names, sealed)
+                    with naming(origin / f"{missing.relative_to(plain)}{SUFFIX}"):
+                        keyring.refuse_destroyed(unit.subject(missing).key_names)
         raise
 
 

@@ -65,7 +65,15 @@ def load_signer(uri: str, trust: Trust | None = None) -> Signer:
             value=uri,
             hint=f"write file:PATH, or URI#NAME with one of {', '.join(sorted(SIGNER_FOR_URI_SCHEME))}",
         )
-    return _remote_signer(*_split_name(uri), trust)
+    address, _, name = uri.rpartition("#")
+    if not address or not name:
+        raise UsageError(
+            "the URI does not name its public key",
+            key="certificate.signers",
+            value=uri,
+            hint="`mbd keys add` puts the public key into the trust file under a name; then write URI#NAME",
+        )
+    return _remote_signer(address, name, trust)
 
 
 def sign_statement(statement: AnyStatement, settings: CertificateSettings) -> Envelope:
@@ -130,18 +138,6 @@ def _file_signer(file: Path) -> Signer:
             "the passphrase is wrong, or the private key is damaged" if passphrase else "this is not a private key"
         )
         raise UsageError(problem, file=file, hint="it is PKCS#8 PEM, as `mbd keys new` writes it") from error
-
-
-def _split_name(uri: str) -> tuple[str, str]:
-    address, _, name = uri.rpartition("#")
-    if not address or not name:
-        raise UsageError(
-            "the URI does not name its public key",
-            key="certificate.signers",
-            value=uri,
-            hint="`mbd keys add` puts the public key into the trust file under a name; then write URI#NAME",
-        )
-    return address, name
 
 
 def _remote_signer(uri: str, name: str, trust: Trust | None) -> Signer:
@@ -227,7 +223,9 @@ def make_keys(
         elif origin is not None and origin != trust.log_origin:
             raise UsageError("the log has a name already", key="--origin", value=trust.log_origin)
         if key_id(public) not in {key.id for key in trust.keys}:
-            trust = trust.with_key(_until(trusted_key(public, name, "certificate", now()), days))
+            key = trusted_key(public, name, "certificate", now())
+            end = None if days is None else key.valid_from + timedelta(days=days)
+            trust = trust.with_key(key.model_copy(update={"valid_until": end}))
         elif not if_none:
             raise _exists(folder / f"{name}.pem")
         new_lineage_key(folder)
@@ -292,11 +290,6 @@ def _made(folder: Path, name: str, passphrase: str | None) -> str:
     """Return the public half of the key of this name; make it if there is none."""
     file = folder / f"{name}.pem"
     return file.with_suffix(".pub").read_text() if file.exists() else new_key(file, passphrase)
-
-
-def _until(key: TrustedKey, days: int | None) -> TrustedKey:
-    end = None if days is None else key.valid_from + timedelta(days=days)
-    return key.model_copy(update={"valid_until": end})
 
 
 def _valid(trust: Trust) -> Trust:
