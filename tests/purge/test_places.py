@@ -1,12 +1,14 @@
 """The places that are searched, given parameters and the configuration of DVC."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from mbd.formats.purge import Target
+from mbd.errors import DataError
+from mbd.formats.purge import Copy, Target
 from mbd.params import load_params
-from mbd.purge.inventory import take_inventory
-from mbd.purge.places import Folder
-from mbd.purge.targets import Targets
+from mbd.purge.inventory import remove_all, take_inventory
+from mbd.purge.places import Folder, WholeFolder
+from mbd.purge.targets import ReportObstacle, Targets
 from mbd.purge.workspace import workspace
 from tests.features.dvc_repository import configure_dvc
 
@@ -65,3 +67,21 @@ def test_all_cached_vectors_of_a_modality_are_removed_and_others_kept(tmp_path: 
     assert vectors.remove(copies) == {}  # type: ignore[attr-defined]
     assert [path.name for path in cache.rglob("*.vector")] == ["cd.vector"]
     assert (cache / "visual" / "ab" / "cd.vector").exists()
+
+
+class BreaksOff(WholeFolder):
+    """A folder whose search fails after its last file."""
+
+    def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
+        yield from super().find(targets, report_obstacle)
+        raise DataError("the list is damaged: at its end")
+
+
+def test_what_was_met_before_a_search_fails_is_removed_and_the_rest_an_obstacle(tmp_path: Path) -> None:
+    folder = tmp_path / "vectors"
+    folder.mkdir()
+    (folder / "a.vector").write_bytes(b"1")
+    (result,) = remove_all([BreaksOff("cached vectors", folder)], Targets())
+    assert (result.found, result.stayed, list(folder.iterdir())) == (1, 0, [])
+    (obstacle,) = result.obstacles
+    assert (obstacle.reason, obstacle.blocking) == ("it could not be searched: the list is damaged", True)

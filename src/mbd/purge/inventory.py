@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle
 from mbd.purge.places import Place
 from mbd.purge.targets import Targets
@@ -74,15 +75,20 @@ def _pass(place: Place, targets: Targets, *, remove: bool, archives: bool = Fals
             finding.stayed += 1
             finding.report_obstacle(obstacle)
 
-    for copy in place.find(targets, finding.report_obstacle):
-        finding.count(copy)
-        if remove and copy.inside is not None and not archives:
-            finding.stayed += 1
-            finding.report_obstacle(_held(copy))
-        elif remove:
-            waiting.append(copy)
-            if len(waiting) >= 2 * _BATCH:
-                remove_some(_BATCH)
+    try:
+        for copy in place.find(targets, finding.report_obstacle):
+            finding.count(copy)
+            if remove and copy.inside is not None and not archives:
+                finding.stayed += 1
+                finding.report_obstacle(_held(copy))
+            elif remove:
+                waiting.append(copy)
+                if len(waiting) >= 2 * _BATCH:
+                    remove_some(_BATCH)
+    except MbdError as error:
+        reason, detail = error.problem.partition(":")[0], f"{place.where}: {error.problem}"
+        hint = error.hint or "fix this, then purge again"
+        finding.report_obstacle(Obstacle(reason=f"it could not be searched: {reason}", detail=detail, hint=hint))
     while waiting:
         remove_some(min(_BATCH, len(waiting)))
     return finding

@@ -20,7 +20,6 @@ from typing import BinaryIO, Protocol
 
 import yaml
 
-from mbd.errors import MbdError
 from mbd.files import sha256_file
 from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.purge.contents import held_in
@@ -44,7 +43,10 @@ class Place(Protocol):
         """Its path or URL."""
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
-        """Yield every copy; call `report_obstacle` for what cannot be searched. May be called repeatedly."""
+        """Yield every copy; call `report_obstacle` for a part that cannot be searched. May be called repeatedly.
+
+        An MbdError ends the search; it becomes an obstacle, too.
+        """
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """Remove copies; return an obstacle for each that could not be removed. A missing copy counts as removed."""
@@ -101,12 +103,6 @@ def copy_within(
     """Yield the copy that a file, of this name and size, holds; `where`: its address, for obstacles."""
     if held := held_in(stream, where, targets, report_obstacle):
         yield copy_of(held.target, name, size, inside=held.inside, **more)
-
-
-def unsearched(where: str, error: MbdError, hint: str) -> Obstacle:
-    """Return the obstacle for a place whose search failed; `hint` if the error has none."""
-    reason = f"it could not be searched: {error.problem.partition(':')[0]}"
-    return Obstacle(reason=reason, detail=f"{where}: {error.problem}", hint=error.hint or hint)
 
 
 # Folders on this machine

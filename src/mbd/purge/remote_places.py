@@ -18,7 +18,7 @@ from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle
 from mbd.params.operations import StoreSettings
 from mbd.purge.contents import ENDINGS
-from mbd.purge.places import Folder, Place, Unsearchable, copy_of, copy_within, named_by, names_output, unsearched
+from mbd.purge.places import Folder, Place, Unsearchable, copy_of, copy_within, named_by, names_output
 from mbd.purge.targets import ReportObstacle, Targets
 from mbd.registry import STORES
 from mbd.storage import folder_of, open_store
@@ -53,12 +53,9 @@ class BucketPlace:
         nameless = targets.without_md5 if self.by_name else targets
         if unknown := [t.sha256 for t in nameless if t.size is None]:
             report_obstacle(_unknown(self.where, unknown))
-        try:
-            for prefix in self.prefixes:
-                yield from self._objects(prefix, targets, known, report_obstacle)
-                yield from self._uploads(prefix, targets)
-        except MbdError as error:
-            report_obstacle(unsearched(self.where, error, "fix this, then purge again"))
+        for prefix in self.prefixes:
+            yield from self._objects(prefix, targets, known, report_obstacle)
+            yield from self._uploads(prefix, targets)
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.Place.remove`."""
@@ -145,19 +142,16 @@ class MlflowPlace:
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """See :meth:`mbd.purge.places.Place.find`."""
-        try:
-            versions = self.registry.versions()
-            places: dict[str, str | None] = {version.location.rstrip("/"): version.number for version in versions}
-            for location in self.registry.other_locations(versions):
-                places.setdefault(location.rstrip("/"), None)
-            met: set[str] = set()
-            for location, version in places.items():
-                for copy in self._copies(location, version, targets, report_obstacle):
-                    if copy.name not in met:  # the files of a version are among those of its run
-                        met.add(copy.name)
-                        yield copy
-        except MbdError as error:
-            report_obstacle(unsearched(self.where, error, _HINT))
+        versions = self.registry.versions()
+        places: dict[str, str | None] = {version.location.rstrip("/"): version.number for version in versions}
+        for location in self.registry.other_locations(versions):
+            places.setdefault(location.rstrip("/"), None)
+        met: set[str] = set()
+        for location, version in places.items():
+            for copy in self._copies(location, version, targets, report_obstacle):
+                if copy.name not in met:  # the files of a version are among those of its run
+                    met.add(copy.name)
+                    yield copy
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.Place.remove`."""

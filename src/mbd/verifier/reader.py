@@ -49,7 +49,7 @@ _LOG_SIGNATURES = 2  # the log signs twice, plainly and with a date; any other s
 
 @dataclass(frozen=True)
 class ParsedEnvelope:
-    """What could be read of an envelope, and the checks made on the way."""
+    """What could be read of an envelope and of the proof that it is logged, and the checks made on the way."""
 
     checks: tuple[Check, ...]
     envelope: Envelope | None = None
@@ -112,7 +112,7 @@ def verify_envelope(
         return parsed
     log = verify_inclusion(data, proof, trust)
     if unpublished and proof is None:
-        log = LogFinding(tuple(check.model_copy(update={"verdict": None}) for check in log.checks))
+        log = ParsedEnvelope(tuple(check.model_copy(update={"verdict": None}) for check in log.checks))
     signing = check_signatures(parsed.envelope, trust, parsed.statement.predicate.issued, log.logged, at or now())
     checks = (*parsed.checks, *signing, *log.checks)
     return replace(parsed, checks=checks, inclusion=log.inclusion, logged=log.logged)
@@ -162,17 +162,7 @@ def _in_another_form(data: bytes) -> Envelope | None:
 # Step 5
 
 
-@dataclass(frozen=True)
-class LogFinding:
-    """What the proof of inclusion shows."""
-
-    checks: tuple[Check, ...]
-    inclusion: Inclusion | None = None
-    """the proof, if it holds"""
-    logged: Logged | None = None
-
-
-def verify_inclusion(envelope: bytes, proof: bytes | None, trust: Trust | None) -> LogFinding:
+def verify_inclusion(envelope: bytes, proof: bytes | None, trust: Trust | None) -> ParsedEnvelope:
     """Check the proof of inclusion and the checkpoint in it."""
     if proof is None:
         return _unknown("there is no proof.json: the certificate was not published, or its proof was removed")
@@ -182,7 +172,7 @@ def verify_inclusion(envelope: bytes, proof: bytes | None, trust: Trust | None) 
             raise VerificationError("the proof of inclusion is not in its one form")
     except (DataError, VerificationError) as error:
         wrong = failed(INCLUSION, error.problem)
-        return LogFinding((wrong, not_checkable(CHECKPOINT, "it is part of the proof", required=True)))
+        return ParsedEnvelope((wrong, not_checkable(CHECKPOINT, "it is part of the proof", required=True)))
     if trust is None:
         return _unknown(NO_TRUST)
     try:
@@ -195,23 +185,23 @@ def verify_inclusion(envelope: bytes, proof: bytes | None, trust: Trust | None) 
     entry = f"entry {logged.index} of the log {trust.log_origin}"
     head = f"log of size {inclusion.tree_size}, signed {_day(logged.time)}"
     checks = passed(INCLUSION, entry), passed(CHECKPOINT, head)
-    return LogFinding(checks, inclusion, logged)
+    return ParsedEnvelope(checks, inclusion=inclusion, logged=logged)
 
 
-def _not_logged(inclusion: Inclusion, trust: Trust, error: VerificationError) -> LogFinding:
+def _not_logged(inclusion: Inclusion, trust: Trust, error: VerificationError) -> ParsedEnvelope:
     try:
         verify_checkpoint(inclusion.checkpoint, trust)
     except VerificationError as wrong:
         unknown = not_checkable(INCLUSION, "the checkpoint cannot be trusted", required=True)
         verdict: Decision = "not verified" if isinstance(wrong, UnknownLogKeyError) else "forged or damaged"
-        return LogFinding((unknown, failed(CHECKPOINT, wrong.problem, verdict)))
+        return ParsedEnvelope((unknown, failed(CHECKPOINT, wrong.problem, verdict)))
     signed = passed(CHECKPOINT, "signed by the log")
-    return LogFinding((failed(INCLUSION, error.problem), signed))
+    return ParsedEnvelope((failed(INCLUSION, error.problem), signed))
 
 
-def _unknown(why: str) -> LogFinding:
+def _unknown(why: str) -> ParsedEnvelope:
     inclusion, checkpoint = (not_checkable(name, why, required=True) for name in (INCLUSION, CHECKPOINT))
-    return LogFinding((inclusion, checkpoint))
+    return ParsedEnvelope((inclusion, checkpoint))
 
 
 # Steps 6 and 7
