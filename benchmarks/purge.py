@@ -27,9 +27,9 @@ from botocore.config import Config
 
 from mbd.formats.purge import Target
 from mbd.params.operations import StoreSettings
+from mbd.purge.contents import Targets
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.remote_places import BucketPlace
-from mbd.purge.targets import Targets
 from mbd.storage import open_store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -21,9 +21,9 @@ from mbd.formats.layout import object_name
 from mbd.formats.purge import Target
 from mbd.kubeflow import tasks
 from mbd.params.operations import StoreSettings
+from mbd.purge.contents import Targets
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.remote_places import BucketPlace
-from mbd.purge.targets import Targets
 from mbd.storage import open_store
 from tests.certificate.build import ModelWorkspace, make_home
 from tests.features.dvc_repository import SampleRepository, isolated

@@ -15,10 +15,9 @@ import torch
 
 from mbd.files import sha256_file
 from mbd.formats.purge import Obstacle, Target
-from mbd.purge.contents import DEPTH, held_in, tensor_digests
+from mbd.purge.contents import DEPTH, Targets, held_in, tensor_digests
 from mbd.purge.inventory import PlaceInventory, remove_all
 from mbd.purge.places import Folder
-from mbd.purge.targets import Targets
 from mbd.tensors import open_tensors, save_tensors
 from tests.purge.workspace import PurgeWorkspace
 

@@ -11,9 +11,9 @@ from mbd.formats.shredding import read_shredding
 from mbd.formats.statement import DeletionStatement, PurgeStatement
 from mbd.history.entries import read_entry
 from mbd.params.operations import ShreddingSettings
+from mbd.purge.contents import Targets
 from mbd.purge.data_keys import DataKeys, data_keys
 from mbd.purge.inventory import remove_all, take_inventory
-from mbd.purge.targets import Targets
 from mbd.records import now
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.vault import encrypt_folder, opened

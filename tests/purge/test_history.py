@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.formats.purge import Target
+from mbd.purge.contents import Targets
 from mbd.purge.history import GitHistory, is_pointer
-from mbd.purge.targets import Targets
 from tests.features.dvc_repository import SampleRepository
 
 WEIGHTS, FEATURES = "a" * 64, "b" * 64

@@ -8,9 +8,9 @@ import pytest
 
 from mbd.files import sha256_file
 from mbd.formats.purge import Target
+from mbd.purge.contents import Targets
 from mbd.purge.inventory import PlaceInventory, remove_all, take_inventory
 from mbd.purge.places import Folder, Place, RunCache
-from mbd.purge.targets import Targets
 
 OLD, OTHER = b"old weights " * 100, b"new weights " * 100
 MD5 = "0123456789abcdef0123456789abcdef"

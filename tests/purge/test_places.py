@@ -6,9 +6,9 @@ from pathlib import Path
 from mbd.errors import DataError
 from mbd.formats.purge import Copy, Target
 from mbd.params import load_params
+from mbd.purge.contents import ReportObstacle, Targets
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.places import Folder, WholeFolder
-from mbd.purge.targets import ReportObstacle, Targets
 from mbd.purge.workspace import workspace
 from tests.features.dvc_repository import configure_dvc
 

@@ -13,7 +13,7 @@ from mbd.formats.layout import certificate_name, object_name
 from mbd.formats.purge import Target
 from mbd.history.tombstones import PREFIX, begin, begun
 from mbd.model.checkpoint import load_model
-from mbd.purge.targets import Targets
+from mbd.purge.contents import Targets
 from mbd.steps import purge
 from mbd.steps.step import purged_digests
 from tests.purge.planted import plant_tombstones

@@ -17,8 +17,8 @@ from mbd.model.checkpoint import load_model
 from mbd.model.compatible import open_for
 from mbd.outputs import step_run
 from mbd.params import Params
+from mbd.purge.contents import Targets
 from mbd.purge.hook import check_push, install_hook
-from mbd.purge.targets import Targets
 from mbd.steps import purge
 from mbd.steps.step import purged_digests
 from tests.certificate.build import ModelWorkspace

@@ -133,7 +133,7 @@ def adopt(params: "Params", store: str | None, trust: Path | None, yes: bool) ->
     says which of them counts. What is given up is listed before. It stays signed: readers who have seen it refuse this
     log, and need to hear why.
     """
-    from mbd.history.replay import list_lost_entries
+    from mbd.history.entries import list_lost_entries
     from mbd.log.check import adopt_log
     from mbd.log.memory import read_memory
     from mbd.log.reader import Log

@@ -121,7 +121,7 @@ def check_push(params: "Params", store: str | None, remote: tuple[str, ...]) -> 
     """Refuse a push that would bring purged files back; git's hook calls this, with REMOTE and its URL."""
     from mbd.history.tombstones import store_tombstones
     from mbd.purge import hook as push_hook
-    from mbd.purge.targets import Targets
+    from mbd.purge.contents import Targets
 
     tombstones = Targets(store_tombstones(params, store or params.store.url))
     push_hook.check_push(Path(), tombstones, sys.stdin if not sys.stdin.isatty() else ())

@@ -16,8 +16,10 @@ from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.statement import AnyStatement, DeletionStatement, ReauditStatement
 from mbd.history.facts import CertificateFacts
 from mbd.history.history import MAX_AGE, History
-from mbd.history.replay import read_history
+from mbd.history.replay import cache_file, read_history, read_kept
 from mbd.history.state import Status, status_in
+from mbd.log.memory import read_memory
+from mbd.log.reader import Log
 from mbd.storage.store import Store
 from mbd.trust.trust_file import Trust
 
@@ -125,3 +127,18 @@ def read_leakage(store: Store, statement: AnyStatement) -> LeakageRecord | None:
         return LeakageRecord.from_bytes(content, "leakage record", file=object_name(digest))
     except (DataError, VerificationError):
         return None
+
+
+def list_lost_entries(log: Log, trust: Trust) -> list[str]:
+    """Say which entries are lost, of those that were read here before, if this log is the one that counts."""
+    kept = read_kept(cache_file(read_memory(trust).url, trust))
+    entries = {
+        c.index: (c.digest, f"certificate of {c.model}, {', '.join(c.modalities)}") for c in kept.certificates.values()
+    }
+    entries |= {r.index: (r.digest, f"registration of {r.model}") for r in kept.registrations.values()}
+    entries |= {s.index: (s.digest, f"{s.kind} of {s.about[:16]}") for s in kept.statements if s.index not in entries}
+    return [
+        f"entry {index}: {digest[:16]}, {what}"
+        for index, (digest, what) in sorted(entries.items())
+        if index >= log.size or log.entry(index).hex() != digest
+    ]

@@ -84,7 +84,7 @@ def cache_file(url: str, trust: Trust) -> Path | None:
     return folder / "history" / f"{name}.json" if folder else None
 
 
-def _read_kept(file: Path | None) -> Memory:
+def read_kept(file: Path | None) -> Memory:
     """Return what a file keeps: nothing if there is none, or none that is readable."""
     try:
         return _form().validate_json(file.read_bytes()) if file else Memory()
@@ -141,7 +141,7 @@ class LogReplay:
         memory = read_memory(trust) if self._cached else LogMemory()
         log, _ = open_log(self._store, trust, max(memory, self._seen, key=lambda known: known.seen.size))
         file = cache_file(self._store.url, trust) if self._cached else None
-        known = self._known or _read_kept(file)
+        known = self._known or read_kept(file)
         start = known if known.trust == trust.digest else Memory()
         kept, read = _replay(self._store, trust, log, start, pause)
         if not _leads_to_root(kept, log) and known.size:  # what was kept may be of a log that counts here no longer
@@ -221,18 +221,3 @@ def _keep(kept: Memory, trust: Trust, index: int, digest: str, fetched: tuple[by
     for about in subject_certificates(statement):
         certificate = kept.certificates.get(about)
         kept.statements.append(statement_facts(index, digest, statement, about, certificate))
-
-
-def list_lost_entries(log: Log, trust: Trust) -> list[str]:
-    """Say which entries are lost, of those that were read here before, if this log is the one that counts."""
-    kept = _read_kept(cache_file(read_memory(trust).url, trust))
-    entries = {
-        c.index: (c.digest, f"certificate of {c.model}, {', '.join(c.modalities)}") for c in kept.certificates.values()
-    }
-    entries |= {r.index: (r.digest, f"registration of {r.model}") for r in kept.registrations.values()}
-    entries |= {s.index: (s.digest, f"{s.kind} of {s.about[:16]}") for s in kept.statements if s.index not in entries}
-    return [
-        f"entry {index}: {digest[:16]}, {what}"
-        for index, (digest, what) in sorted(entries.items())
-        if index >= log.size or log.entry(index).hex() != digest
-    ]

@@ -16,8 +16,8 @@ from mbd.formats.purge import Copy, Obstacle
 from mbd.formats.shredding import KINDS, KeyEntry, facts_of, read_shredding
 from mbd.formats.statement import DeletionStatement, KeyKind, ShreddingFacts
 from mbd.params import Params
+from mbd.purge.contents import ReportObstacle, Targets
 from mbd.purge.places import Unsearchable
-from mbd.purge.targets import ReportObstacle, Targets
 from mbd.shredding.keys import Keyring
 
 KIND = "data keys"

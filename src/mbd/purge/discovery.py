@@ -41,10 +41,9 @@ from mbd.formats.purge import Needed, Target
 from mbd.formats.statement import DeletionStatement
 from mbd.history.entries import CertificateEntry, InvalidCertificate, read_entries
 from mbd.history.replay import read_history
-from mbd.purge.contents import tensor_digests
+from mbd.purge.contents import Targets, tensor_digests
 from mbd.purge.history import MALFORMED
 from mbd.purge.places import Folder
-from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
 from mbd.storage.store import Store, chunks
 from mbd.tensors import open_tensors

@@ -24,9 +24,8 @@ from mbd.formats.features import MANIFEST
 from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.git import git, read_objects
-from mbd.purge.contents import held_in
+from mbd.purge.contents import ReportObstacle, Targets, held_in
 from mbd.purge.places import copy_of, files_below
-from mbd.purge.targets import ReportObstacle, Targets
 
 ReadObject = Callable[[str], bytes | None]
 """returns the small object that DVC stores under an MD5, or None if no place holds it"""

@@ -14,8 +14,8 @@ from pathlib import Path
 from mbd.errors import DataError, UsageError
 from mbd.files import write_file
 from mbd.git import git, read_objects
+from mbd.purge.contents import Targets
 from mbd.purge.inventory import take_inventory
-from mbd.purge.targets import Targets
 from mbd.purge.workspace import dvc_cache, dvc_repository
 
 _MARK = "# made by `mbd purge hook install`"

@@ -13,8 +13,8 @@ from typing import Literal
 
 from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle
+from mbd.purge.contents import Targets
 from mbd.purge.places import Place
-from mbd.purge.targets import Targets
 from mbd.records import Record
 
 LISTED = 1000

@@ -22,8 +22,7 @@ import yaml
 
 from mbd.files import sha256_file
 from mbd.formats.purge import Copy, Obstacle, Target
-from mbd.purge.contents import held_in
-from mbd.purge.targets import ReportObstacle, Targets
+from mbd.purge.contents import ReportObstacle, Targets, held_in
 
 _LARGEST_RUN_ENTRY = 1 << 20
 _MD5_NAME = re.compile(r"(?:^|/)(?P<start>[0-9a-f]{2})/(?P<rest>[0-9a-f]{30})$")

@@ -18,8 +18,8 @@ from mbd.formats.files import CERTIFICATE
 from mbd.formats.predicate import Erasure, ErasureClaim
 from mbd.formats.purge import Needed, PlaceRecord, PurgeRecord
 from mbd.formats.statement import PurgeReport, PurgeStatement, ShreddingFacts, subjects_of
+from mbd.purge.contents import Targets
 from mbd.purge.inventory import PlaceInventory
-from mbd.purge.targets import Targets
 from mbd.trust.commitments import SALT_BYTES
 
 _SEARCHED = (

@@ -17,9 +17,8 @@ from typing import BinaryIO, cast
 from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle
 from mbd.params.operations import StoreSettings
-from mbd.purge.contents import ENDINGS
+from mbd.purge.contents import ENDINGS, ReportObstacle, Targets
 from mbd.purge.places import Folder, Place, Unsearchable, copy_of, copy_within, named_by, names_output
-from mbd.purge.targets import ReportObstacle, Targets
 from mbd.registry import STORES
 from mbd.storage import folder_of, open_store
 from mbd.storage.mlflow import MlflowRegistry

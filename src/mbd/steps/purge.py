@@ -30,6 +30,7 @@ from mbd.history.tombstones import Tombstones, begin, begun, keep_list, store_to
 from mbd.monitoring.record_samples import purge_scan_samples
 from mbd.outputs import step_run
 from mbd.params import Params
+from mbd.purge.contents import Targets
 from mbd.purge.data_keys import DataKeys, data_keys
 from mbd.purge.discovery import (
     complete,
@@ -44,7 +45,6 @@ from mbd.purge.discovery import (
 from mbd.purge.inventory import PlaceInventory, Scan, remove_all, scan_all, take_inventory
 from mbd.purge.places import Place, Unsearchable
 from mbd.purge.proof import Purged, purge_record, purge_statement
-from mbd.purge.targets import Targets
 from mbd.purge.workspace import workspace
 from mbd.records import now
 from mbd.steps.metrics_reporting import add_samples
