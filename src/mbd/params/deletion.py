@@ -99,9 +99,9 @@ class AttacksSettings(Settings):
     resamples: Count = 1000
     """resamples of the bootstrap"""
     relearn_rows: Annotated[tuple[Count, ...], Field(min_length=1)] = (8, 32, 128)
-    """numbers of rows with the modality from which the relearning attack teaches it again"""
+    """numbers of rows with the modality from which `relearn` and `reattach` teach it again"""
     variants: tuple[WeightChange, ...] = ("int8", "pruned")
-    """transformations of the models after which all attacks run again"""
+    """transformations of the models after which attacks run again, but `reattach` and `copies`"""
     pruned_share: Annotated[float, Field(ge=0, lt=1)] = 0.3
     """share of each weight tensor that pruning sets to zero, the smallest values first"""
     tolerance: NonNegative = 0.03
