@@ -102,7 +102,7 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
 @options.FIRST_TIME
 @with_params
 def revoke(params: "Params", certificate: str, reason: str, store: str | None) -> None:
-    """Revoke a certificate by a signed statement in the log; it stays in the store and no longer verifies."""
+    """Revoke a certificate by a signed statement in the log: it is withdrawn, and what it deleted stays revoked."""
     from mbd.certificate.compose import compose_revocation
     from mbd.certificate.publish import announce
     from mbd.records import now

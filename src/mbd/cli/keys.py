@@ -41,7 +41,7 @@ def command() -> None:
 @options.flag("--if-none", "Keep existing keys.")
 @with_params
 def new(params: "Params", out: Path | None, name: str, with_passphrase: bool, **given: Any) -> None:
-    """Create a key that signs certificates, and one for the log if there is none; both are trusted."""
+    """Create a trusted key that signs certificates; if there are none, one for the log, lineage.key and request.key."""
     from mbd.trust.keys import TRUST, make_keys
     from mbd.trust.trust_file import ENVIRONMENT
     from mbd.verifier.verdict import fingerprint

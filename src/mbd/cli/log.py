@@ -34,7 +34,7 @@ def command() -> None:
 @options.number("--last", "Only the newest N entries.", metavar="N")
 @with_params
 def list_entries(params: "Params", last: int | None, **place: Any) -> None:
-    """List the entries: index, time at which each was logged, SHA-256 of the certificate."""
+    """List the entries: index, time at which each was logged, SHA-256 of the signed statement."""
     log = _open(params, **place)
     start = max(0, log.size - last) if last else 0
     rows = [

@@ -8,7 +8,7 @@
 The model of a certificate that was revoked, superseded or refuted is not fetched.
 
 `reaudit` signs and logs what new attacks on a certified model found. If the gate let the model pass, the statement sets
-the date of the next audit. If it refused, the certificate is refuted: it no longer verifies, and the step ends with
+the date of the next audit. If it refused, the certificate is refuted: it is withdrawn, and the step ends with
 exit code 3. Whether the model passed is decided again from the numbers in the record: one whose decision does not
 follow from them is not signed.
 
@@ -138,7 +138,7 @@ def log_audit(params: Params, certificate: str, leakage: Path, store: str) -> Re
         raise GateRefusedError(
             f"the audit refutes certificate {certified.digest}: {'; '.join(statement.predicate.audit.reasons)}",
             file=leakage,
-            hint="the audit is in the log and the certificate no longer verifies; delete with another method",
+            hint="the audit is in the log and the certificate is withdrawn; delete with another method",
         )
     return statement
 
