@@ -1,5 +1,6 @@
 """`mbd init`: a project in a folder of one's own, whose stages depend on its own data, module and parameters."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -75,11 +76,12 @@ def test_without_own_data_the_project_begins_with_synthetic_ones_and_registers_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = run_mbd("init", "project", "--kubeflow")
+    done = run_mbd("init", "project", "--kubeflow", "--json")
     assert done.exit_code == 0 and "next: cd project && dvc repro dvc.yaml release/dvc.yaml" in done.stderr
     found = dependencies(tmp_path / "project")
     assert {"references", "register"} <= found.keys() and not any(found.values())
     project = tmp_path / "project"
+    assert {"project/values.yaml", "project/pipelines/delete.yaml"} <= set(json.loads(done.stdout))
     assert "configMapName: mbd-trust" in (project / "pipelines" / "delete.yaml").read_text()
     assert read_values(project / "values.yaml") == DeployValues()
     assert (project / "values.yaml").read_text().count("#") > 30  # each with its meaning

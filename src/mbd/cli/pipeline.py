@@ -36,7 +36,7 @@ def command() -> None:
     """Kubeflow pipelines: compile them, run them here, submit and schedule them on a cluster."""
 
 
-def _pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
+def pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
     """Return a module of the package `pipelines`."""
     folder = str(find_bundled(f"pipelines/{module}.py").parents[1])
     if folder not in sys.path:
@@ -52,7 +52,7 @@ def _pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
 @with_params
 def compile_command(params: "Params", names: tuple[str, ...], out: Path) -> None:
     """Write pipelines (default: all) as the YAML that Kubeflow takes."""
-    files = list(_pipelines("compiling").write(names, params.platform, out))
+    files = list(pipelines("compiling").write(names, params.platform, out))
     print_result(files, "\n".join(f"written to {file}" for file in files))
 
 
@@ -78,12 +78,12 @@ def run(params: "Params", name: str, runner: str, root: Path, network: str, **as
     from mbd.params.resolve import on_one_machine
 
     params = on_one_machine(params)
-    given = _pipelines("arguments").given(name, params, **asked)
+    given = pipelines("arguments").given(name, params, **asked)
     if name in _SIGNING and not Path(params.certificate.trust).exists():
         from mbd.trust.keys import make_keys
 
         make_keys(Path(params.certificate.trust).parent, "signer", if_none=True)
-    outputs = _pipelines("local").run_pipeline(name, params.platform, given, root, runner, network=network)
+    outputs = pipelines("local").run_pipeline(name, params.platform, given, root, runner, network=network)
     for label, folder in outputs.items():
         click.echo(f"{label + ':':<13}{folder}")
     if "certificate" in outputs:
@@ -106,8 +106,8 @@ _DRY_RUN = options.flag("--dry-run", "Print what would be sent, and send nothing
 @with_params
 def submit(params: "Params", name: str, title: str | None, dry_run: bool, **asked: tuple[str, ...]) -> None:
     """Run a pipeline on the cluster; the same submission again finds the run that is there."""
-    cluster = _pipelines("cluster")
-    given = _pipelines("arguments").given(name, params, **asked)
+    cluster = pipelines("cluster")
+    given = pipelines("arguments").given(name, params, **asked)
     wanted = cluster.submission(name, params.platform, given, title=title)
     send = None if dry_run else lambda: cluster.Cluster(params.platform).submit(name, wanted)
     _send(params, name, wanted, given, send)
@@ -134,15 +134,15 @@ def schedule(
     **asked: tuple[str, ...],
 ) -> None:
     """Run a pipeline on the cluster by a schedule; a schedule of the same name is updated."""
-    cluster = _pipelines("cluster")
+    cluster = pipelines("cluster")
     if disable:
         jobs = list(cluster.Cluster(params.platform).disable(title or f"mbd-{name}"))
         print_result({"disabled": jobs}, "\n".join(f"disabled: {job}" for job in jobs))
         return
     if cron is None:
         raise UsageError("a schedule needs a time", key="--cron", hint="for example --cron '0 3 * * *'")
-    given = _pipelines("arguments").given(name, params, **asked)
-    when = _pipelines("schedule").checked_cron(cron)
+    given = pipelines("arguments").given(name, params, **asked)
+    when = pipelines("schedule").checked_cron(cron)
     wanted = cluster.submission(name, params.platform, given, cron=when, title=title)
     send = None if dry_run else lambda: cluster.Cluster(params.platform).schedule(name, wanted)
     _send(params, name, wanted, given, send)
@@ -155,7 +155,7 @@ def schedule(
 @with_params
 def status(params: "Params", run: str | None, watch: bool, logs: bool) -> None:
     """List runs and schedules of the experiment, or the tasks of one run (its name or id), with why a task failed."""
-    cluster = _pipelines("cluster").Cluster(params.platform)
+    cluster = pipelines("cluster").Cluster(params.platform)
     if run is None:
         if watch or logs:
             raise UsageError("no run is named", key="RUN", hint="`mbd pipeline status` lists them")
@@ -202,7 +202,7 @@ def _send(
     send: "Callable[[], tuple[Any, ...]] | None",
 ) -> None:
     """Send what is wanted, or print it; what would make the run fail on the cluster is said before."""
-    problems = list(_pipelines("checks").find_problems(name, params, given))
+    problems = list(pipelines("checks").find_problems(name, params, given))
     for problem in problems:
         click.echo(f"warning: {problem}", err=True)
     if send is None:

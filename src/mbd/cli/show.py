@@ -44,7 +44,7 @@ def init_command(
     the parameters name the secrets, the config map and the claim of a cluster, for the pipelines and for `mbd deploy
     render`.
     """
-    from mbd.cli.pipeline import compile_command
+    from mbd.cli.pipeline import pipelines
     from mbd.deployment.values import DeployValues, with_names
     from mbd.params import load_params, to_yaml
     from mbd.steps import init
@@ -60,11 +60,9 @@ def init_command(
     params = load_params(params_file, all_settings)
     values = {"values.yaml": to_yaml(DeployValues())} if kubeflow else {}
     written = init.run(params, folder, values, production=kubeflow)
-    print_result(written, "\n".join(f"written: {each}" for each in written))
     if kubeflow:
-        click.get_current_context().invoke(
-            compile_command, out=folder / "pipelines", params_file=params_file, settings=all_settings
-        )
+        written += pipelines("compiling").write((), params.platform, folder / "pipelines")
+    print_result(written, "\n".join(f"written: {each}" for each in written))
     init.start_dvc(folder)
     go = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     _LOG.info("next: %sdvc repro dvc.yaml release/dvc.yaml", go)
