@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from logging import getLogger
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mbd.errors import MbdError
 from mbd.params import Params, load_params
@@ -390,10 +390,5 @@ def _params(given: Parameters) -> Params:
     if isinstance(given, Params):
         return given
     if isinstance(given, Mapping):
-        import yaml
-
-        style: dict[str, Any] = {"default_flow_style": True, "sort_keys": False, "width": 10_000}
-        dumped = {name: yaml.safe_dump(value, **style) for name, value in given.items()}
-        end = "...\n"  # which YAML writes after a bare scalar
-        return load_params(settings=[f"{name}={text.removesuffix(end).strip()}" for name, text in dumped.items()])
+        return load_params(settings=given)
     return load_params(None if given is None else Path(given))

@@ -6,7 +6,7 @@ has been set to something else stays.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ class Params(Settings):
     platform: PlatformSettings = PlatformSettings()
 
 
-def load_params(file: Path | None = None, settings: Iterable[str] = ()) -> Params:
+def load_params(file: Path | None = None, settings: Iterable[str] | Mapping[str, object] = ()) -> Params:
     """Return the defaults, overlaid with `file` (or `./params.yaml` if there is one) and `a.b=value` settings."""
     return validate_tree(*read_tree(file, settings), Params)
 

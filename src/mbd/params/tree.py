@@ -4,7 +4,7 @@ Commands that only read a store load a few sections: those who verify load nothi
 """
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,13 +32,13 @@ _NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
 """ValueError: bytes that are no text, or a date such as 2026-99-99; RecursionError: a thousand brackets"""
 
 
-def read_tree(file: Path | None, settings: Iterable[str]) -> tuple[dict[str, Any], Path | None]:
+def read_tree(file: Path | None, settings: Iterable[str] | Mapping[str, object]) -> tuple[dict[str, Any], Path | None]:
     """Return what `file` (or `./params.yaml` if there is one) and `a.b=value` settings say, and the file."""
     if file is None and DEFAULT_FILE.is_file():
         file = DEFAULT_FILE
     tree = _read(file) if file else {}
-    for setting in settings:
-        _apply(tree, setting)
+    for key, value in settings.items() if isinstance(settings, Mapping) else map(_parse, settings):
+        _set(tree, key, value)
     return tree, file
 
 
@@ -86,20 +86,23 @@ def _read(file: Path) -> dict[str, Any]:
     return tree
 
 
-def _apply(tree: dict[str, Any], setting: str) -> None:
+def _parse(setting: str) -> tuple[str, object]:
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise UsageError("a setting has the form a.b=value", key="--set", value=setting)
     try:
-        value = yaml.safe_load(text)
+        return key, yaml.safe_load(text)
     except _NOT_YAML as error:
         raise UsageError(f"the value is not YAML: {error}", key=key, value=text) from error
+
+
+def _set(tree: dict[str, Any], key: str, value: object) -> None:
     *sections, last = key.split(".")
     for section in sections:
-        below = tree.setdefault(section, {})
+        below = tree.get(section, {})
         if not isinstance(below, dict):
             raise UsageError(f"{section} is not a section", key=key, hint=_LIST)
-        tree = below
+        tree[section] = tree = dict(below)  # a caller's own stays as it is
     tree[last] = value
 
 

@@ -109,7 +109,10 @@ def _complete(operation: dict[str, Any], gatekeeper: Gatekeeper) -> None:
     """Describe the errors of an operation, its access, and in one sentence what it does."""
     for status, response in operation["responses"].items():
         if int(status) >= 400:
-            example = problems.example(int(status), response["description"])
+            answer = problems.answer(
+                {"state": {"request_id": "0f1e2d3c4b5a6978"}}, int(status), response["description"]
+            )
+            example = json.loads(bytes(answer.body))
             response["content"] = {problems.MEDIA_TYPE: {"schema": _PROBLEM, "example": example}}
     tags = operation.get("tags", [])
     if any(gatekeeper.is_public(what) for what in PUBLIC if what in tags):

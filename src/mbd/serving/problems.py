@@ -4,7 +4,6 @@ An answer never holds a path, a token, a name of a person or what the client sen
 client's own input are shown in their words; a failure of the store or of the server is named, and no more is said.
 """
 
-import json
 import logging
 import traceback
 from collections.abc import Mapping
@@ -114,25 +113,15 @@ def answer(scope: Mapping[str, Any], status: int, detail: str, **more: Any) -> J
     headers, kind = more.pop("headers", None), more.get("reason", kind).replace("_", "-")
     if scope.get("path", "").startswith(INFERENCE):
         more["error"] = detail
-    problem = Problem(
-        type=f"{TYPE}{kind}",
-        title=title,
-        status=status,
-        detail=detail,
-        request_id=request_id(scope),
-        **more,
-    )
-    return JSONResponse(
-        problem.model_dump(mode="json", exclude_none=True), status, headers=headers, media_type=MEDIA_TYPE
-    )
-
-
-def example(status: int, detail: str) -> dict[str, Any]:
-    """Return the body of an answer with a status, as the description of the interface shows it."""
-    content: dict[str, Any] = json.loads(
-        bytes(answer({"state": {"request_id": "0f1e2d3c4b5a6978"}}, status, detail).body)
-    )
-    return content
+    more |= {
+        "type": f"{TYPE}{kind}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "request_id": request_id(scope),
+    }
+    content = Problem(**more).model_dump(mode="json", exclude_none=True)
+    return JSONResponse(content, status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def of_error(scope: Mapping[str, Any], error: Exception) -> JSONResponse:
