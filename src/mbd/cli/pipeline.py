@@ -31,6 +31,11 @@ _SUBJECT = options.several(
 _ARGUMENT = options.several("--argument", "arguments", "KEY=JSON", "Argument of the pipeline; repeatable.")
 
 
+def _what(command: options.Decorated) -> options.Decorated:
+    """Add what a run of a pipeline is of."""
+    return _NAME(_MODALITY(_SUBJECT(_ARGUMENT(command))))
+
+
 @click.group(cls=CommandGroup)
 def command() -> None:
     """Kubeflow pipelines: compile them, run them here, submit and schedule them on a cluster."""
@@ -57,10 +62,7 @@ def compile_command(params: "Params", names: tuple[str, ...], out: Path) -> None
 
 
 @command.command()
-@_NAME
-@_MODALITY
-@_SUBJECT
-@_ARGUMENT
+@_what
 @click.option(
     "--runner",
     type=click.Choice(["subprocess", "docker"]),
@@ -97,10 +99,7 @@ _DRY_RUN = options.flag("--dry-run", "Print what would be sent, and send nothing
 
 
 @command.command()
-@_NAME
-@_MODALITY
-@_SUBJECT
-@_ARGUMENT
+@_what
 @_TITLE
 @_DRY_RUN
 @with_params
@@ -114,10 +113,7 @@ def submit(params: "Params", name: str, title: str | None, dry_run: bool, **aske
 
 
 @command.command()
-@_NAME
-@_MODALITY
-@_SUBJECT
-@_ARGUMENT
+@_what
 @_TITLE
 @click.option("--cron", help="When: five fields as in crontab, or six with the second first.")
 @options.flag("--disable", "Stop the schedule of this name instead.")

@@ -148,11 +148,13 @@ def _log_failure(scope: Mapping[str, Any], error: Exception) -> None:
 def install(app: FastAPI) -> None:
     """Make every error of an application a problem."""
 
-    async def on_http(request: Request, error: Exception) -> JSONResponse:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        headers = getattr(error, "headers", None)
+    @app.exception_handler(HTTPException)
+    async def on_http(request: Request, error: HTTPException) -> JSONResponse:
+        status, headers = error.status_code, error.headers
         if status == 405:
-            headers = {"Allow": ", ".join(sorted(_methods(request)))}
+            routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+            methods = {method for route in routes for method in getattr(route, "methods", None) or ()}
+            headers = {"Allow": ", ".join(sorted(methods))}
         details = {
             404: "there is nothing at this address",
             405: "this address does not take the method",
@@ -162,23 +164,14 @@ def install(app: FastAPI) -> None:
         }
         return answer(request.scope, status, details.get(status, "the request is not valid"), headers=headers)
 
-    async def on_validation(request: Request, error: Exception) -> JSONResponse:
-        first = error.errors()[0] if isinstance(error, RequestValidationError) and error.errors() else {}
-        words, key = describe_invalid(first)
+    @app.exception_handler(RequestValidationError)
+    async def on_validation(request: Request, error: RequestValidationError) -> JSONResponse:
+        words, key = describe_invalid(error.errors()[0])
         return answer(request.scope, 422, words, key=key)
 
-    async def on_error(request: Request, error: Exception) -> JSONResponse:
+    @app.exception_handler(MbdError)
+    async def on_error(request: Request, error: MbdError) -> JSONResponse:
         return of_error(request.scope, error)
-
-    app.add_exception_handler(HTTPException, on_http)
-    app.add_exception_handler(RequestValidationError, on_validation)
-    app.add_exception_handler(MbdError, on_error)
-
-
-def _methods(request: Request) -> set[str]:
-    """Return the methods that an address takes, of all its routes."""
-    routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
-    return {method for route in routes for method in getattr(route, "methods", None) or ()}
 
 
 def describe_invalid(error: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -164,7 +164,6 @@ class Poller(Background):
             self._samples.set(metrics.INFERENCE_LOG, time.time())
             for model in self._models:
                 self._update(model, state)
-        self._models.looked.set()
 
     def _withdraw(self, state: LogState) -> None:
         """Refuse modalities and take out models that were revoked, before anything that takes time."""

@@ -6,7 +6,6 @@ Every modality is an optional input; a request gives at least one. Beside a sequ
 how long each row is (default: all of it). Values (NaN, token ids, lengths) are checked by `Model.predict`.
 """
 
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -199,8 +198,6 @@ class ServedModels:
         self._models = {name: ServedModel(name) for name in names}
         self.log_seconds = log_seconds
         self._read_at = time.monotonic()
-        self.looked = threading.Event()
-        """set once the log was looked at for the first time, successfully or not"""
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models.values())
