@@ -51,9 +51,7 @@ def pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
 
 @command.command("compile")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
-@click.option(
-    "--out", type=options.FOLDER, default="pipelines", show_default=True, help="Folder to write NAME.yaml to."
-)
+@options.folder("--out", "Folder to write NAME.yaml to.", default="pipelines", show_default=True)
 @with_params
 def compile_command(params: "Params", names: tuple[str, ...], out: Path) -> None:
     """Write pipelines (default: all) as the YAML that Kubeflow takes."""
@@ -70,9 +68,7 @@ def compile_command(params: "Params", names: tuple[str, ...], out: Path) -> None
     show_default=True,
     help="Each step a process, or a container of platform.image.",
 )
-@click.option(
-    "--root", type=options.FOLDER, default="build/kfp", show_default=True, help="Folder for the steps' outputs."
-)
+@options.folder("--root", "Folder for the steps' outputs.", default="build/kfp", show_default=True)
 @click.option("--network", default="none", show_default=True, help="Docker network of the containers.")
 @with_params_only
 def run(params: "Params", name: str, runner: str, root: Path, network: str, **asked: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ from mbd.kubeflow.common import work_folder
 from mbd.params import Params
 from mbd.params.operations import ShreddingSettings
 from mbd.shredding.keys import Keyring
-from mbd.shredding.vault import encrypt_folder, made_plain, naming_destroyed_keys, opened
+from mbd.shredding.vault import encrypt_folder, naming_destroyed_keys, opened
 from mbd.steps import features
 from mbd.steps.revoked import persons_of
 
@@ -38,14 +38,8 @@ def bring_features(
 
     `rev` is the revision, if it is not `platform.features.rev`.
     """
-    revision = params.platform.features
-    if revision.repository is None:
-        summary, commit = features.run(params, out), None
-    else:
-        prepare = made_plain(params.shredding, _LOG.warning)
-        place = revision.repository, rev or revision.rev, revision.path, revision.remote
-        summary = features.run_revision(out, *place, prepare)
-        commit = read_json(out / STEP_FILE)["inputs"]["revision"]["commit"]
+    summary, revision = features.bring(params, out, rev, _LOG.warning), params.platform.features
+    commit = read_json(out / STEP_FILE)["inputs"]["revision"]["commit"] if revision.repository else None
     location = FeatureLocation(
         name=summary.name,
         digest=_digest(out),
@@ -57,18 +51,13 @@ def bring_features(
     return location, summary
 
 
-def read_location(file: Path) -> FeatureLocation:
-    """Return the location in a file."""
-    return FeatureLocation.read(file, "location of a FeatureSet", "run the step `features` again")
-
-
 @contextmanager
 def feature_set(file: Path, params: Params) -> Iterator[Path]:
     """Within: the FeatureSet that the location in `file` names, in a folder of its own, with the right digest.
 
     Recordings that persons have revoked, as the location says, are not in it.
     """
-    location = read_location(file)
+    location = FeatureLocation.read(file, "location of a FeatureSet", "run the step `features` again")
     with _plain(location, params) as folder:
         if (digest := _digest(folder)) != location.digest:
             raise DataError(

@@ -122,7 +122,7 @@ def run_revision(
         return _summary(_loaded(feature_set))
 
 
-def bring(params: Params, out: Path, commit: str | None, warn: Callable[[str], object]) -> None:
+def bring(params: Params, out: Path, commit: str | None, warn: Callable[[str], object]) -> FeaturesSummary:
     """Bring the FeatureSet of the parameters to `out`: made again from its source, or that of a DVC revision.
 
     That is `commit` (default: `platform.features.rev`) of `platform.features.repository`, if there is one. `warn` gets
@@ -130,10 +130,9 @@ def bring(params: Params, out: Path, commit: str | None, warn: Callable[[str], o
     """
     revision = params.platform.features
     if revision.repository is None:
-        run(params, out)
-    else:
-        prepare = made_plain(params.shredding, warn)
-        run_revision(out, revision.repository, commit or revision.rev, revision.path, revision.remote, prepare)
+        return run(params, out)
+    prepare = made_plain(params.shredding, warn)
+    return run_revision(out, revision.repository, commit or revision.rev, revision.path, revision.remote, prepare)
 
 
 def _origin(record: Path) -> Any:  # noqa: ANN401 -- kept as it is
