@@ -9,12 +9,17 @@ from tests.http_servers import in_background
 
 
 @contextmanager
-def http_server(answers: Mapping[str, tuple[int, bytes]]) -> Iterator[str]:
-    """Answer `"GET /path"` with a status and a body; everything else with 404. Yields the URL."""
+def http_server(answers: Mapping[str, tuple[int, bytes]], token: str = "") -> Iterator[str]:
+    """Answer `"GET /path"` with a status and a body; everything else with 404. Yields the URL.
+
+    With a `token`, requests without it are answered with 401.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             status, body = answers.get(f"{self.command} {self.path.partition('?')[0]}", (404, b""))
+            if token and self.headers["Authorization"] != f"Bearer {token}":
+                status, body = 401, b""
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

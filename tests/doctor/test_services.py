@@ -131,6 +131,13 @@ def test_a_kubeflow_host_in_each_state(answer: tuple[int, bytes], state: CheckSt
     assert found in finding.found
 
 
+def test_kubeflow_is_asked_with_the_token_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with http_server({"GET /apis/v2beta1/healthz": (200, b"{}")}, token="secret") as url:
+        assert [finding.state for finding in check_kubeflow(url)] == [CheckState.WARNING]
+        monkeypatch.setenv("MBD_KUBEFLOW_TOKEN", "secret")
+        assert [finding.state for finding in check_kubeflow(url)] == [CheckState.OK]
+
+
 def test_a_host_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mbd.doctor.services.ANSWER_SECONDS", 0.3)
     with silent_server() as silent:

@@ -63,13 +63,16 @@ def _failures(platform: PlatformSettings) -> Counter[str]:
     return failures
 
 
+def login_headers() -> dict[str, str]:
+    """Return the headers of requests to Kubeflow: the token of the environment, if there is one."""
+    token = os.environ.get(KUBEFLOW_TOKEN)
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
 def _get(platform: PlatformSettings, kind: str, **query: str) -> dict[str, Any]:
     address = f"{(platform.kubeflow_host or '').rstrip('/')}/apis/v2beta1/{kind}"
-    token = os.environ.get(KUBEFLOW_TOKEN)
-    request = urllib.request.Request(  # noqa: S310 -- the operator's own parameter
-        f"{address}?{urlencode({'page_size': str(_PAGE), **query})}",
-        headers={"Authorization": f"Bearer {token}"} if token else {},
-    )
+    url = f"{address}?{urlencode({'page_size': str(_PAGE), **query})}"
+    request = urllib.request.Request(url, headers=login_headers())  # noqa: S310 -- the operator's own parameter
     with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
         content: dict[str, Any] = json.loads(answer.read())
     return content
