@@ -21,6 +21,7 @@ from mbd.history.history import History
 from mbd.history.replay import cache_file, read_history
 from mbd.history.state import status_in
 from mbd.log.check import adopt_log
+from mbd.log.reader import LogDamagedError
 from mbd.log.tiles import CHECKPOINT
 from mbd.params import load_params
 from mbd.params.operations import StoreSettings
@@ -151,6 +152,15 @@ def test_a_later_release_is_in_doubt_unless_what_it_inherits_was_deleted_again(
     history = history_of(golden_store)
     assert (history.model(predicate.model).current == history.certificates[newest]) is again
     assert history.shows(newest, predicate.model, ["audio"]) is again
+
+
+def test_persons_are_deleted_again_by_an_exact_deletion_alone(golden_store: GoldenStore) -> None:
+    """Weights that have seen their recordings are not released again because attacks found nothing in them."""
+    predicate = golden("subjects").predicate
+    golden_store.certificate("subjects")
+    golden_store.certificate("subjects", days=80)
+    with pytest.raises(LogDamagedError, match="recordings of a person"):
+        golden_store.certificate("surgery", model=predicate.model, deleted=predicate.deleted)
 
 
 def test_statements_about_a_certificate_are_in_the_order_of_the_log(golden_store: GoldenStore) -> None:

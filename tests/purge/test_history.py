@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from mbd.formats.purge import Target
 from mbd.purge.contents import Targets
+from mbd.purge.discovery import needed_by_others
 from mbd.purge.history import GitHistory, is_pointer
+from mbd.purge.workspace import Workspace
 from tests.features.dvc_repository import SampleRepository
 
 WEIGHTS, FEATURES = "a" * 64, "b" * 64
@@ -131,3 +133,12 @@ def test_targets_are_found_by_every_known_property(facts: list[tuple[str, str | 
         if found.md5:
             assert targets.by_md5(found.md5) is not None
     assert len(targets.without(sha256 for sha256, _, _ in facts)) == 0
+
+
+def test_a_model_whose_record_has_a_damaged_entry_still_needs_its_other_files(tmp_path: Path) -> None:
+    files = {"train/audio.safetensors": ["damaged"], "test/audio.safetensors": FEATURES}
+    record = {"sha256": WEIGHTS, "modalities": {"audio": 3}, "revoked": [], "data": {"files": files}}
+    targets, nothing = Targets([Target(sha256=FEATURES, what="features")]), Targets()
+    folder = Workspace(tmp_path, (), GitHistory(tmp_path, read))
+    (needed,) = needed_by_others(targets, nothing, folder, [], [("a certificate", record)])
+    assert (needed.sha256, needed.by, needed.where) == (FEATURES, WEIGHTS, "a certificate")

@@ -201,14 +201,14 @@ def _refuse_revoked_persons(
     that it is about: where a certificate was withdrawn, its persons are deleted again, alone or with others.
     """
     predicate, weights = statement.predicate, statement.digests[WEIGHTS]
-    taken = set(predicate.structure.inputs)
-    gone = [c for c in model.persons if predicate.guarantee.kind != "exact" or taken.intersection(c.modalities)]
+    taken, exact = set(predicate.structure.inputs), predicate.guarantee.kind == "exact"
+    gone = [c for c in model.persons if not exact or taken.intersection(c.modalities)]
     given, values = predicate.lineage.before, _values(publisher, digest)
     before = given.sha256 or values.get(str(given.commitment))
     for deletion in gone:
         if weights == deletion.weights or (before and model.respects(before, deletion)):
             continue
-        if not _deletes_again(predicate.deleted, deletion, values | _values(publisher, deletion.digest)):
+        if not (exact and _deletes_again(predicate.deleted, deletion, values | _values(publisher, deletion.digest))):
             raise VerificationError(
                 trained_on_revoked(deletion) if before else "it is not known whether " + trained_on_revoked(deletion),
                 key="lineage.before" if before else "certificate.private",

@@ -326,17 +326,18 @@ def published_models(store: Store, trust: Trust, at: datetime) -> Iterator[tuple
 def _needs(record: dict[str, Any], targets: Targets) -> Iterator[tuple[str, str]]:
     """Yield the digests of the targets that a model needs, each with the digest of its weights."""
     with suppress(*MALFORMED):
-        weights, taken = record["sha256"], set(record["modalities"]) - set(record["revoked"])
+        weights, taken = str(record["sha256"]), set(record["modalities"]) - set(record["revoked"])
         for name, sha256 in record["data"]["files"].items() if not targets.by_sha256(weights) else ():
-            if PurePosixPath(name).stem in taken and targets.by_sha256(sha256):
+            if PurePosixPath(name).stem in taken and targets.by_sha256(str(sha256)):
                 yield sha256, weights
 
 
 def _models(workspace: Workspace) -> Iterator[tuple[str, dict[str, Any]]]:
     for path in _files_named(workspace, MODEL):
-        with suppress(ValueError):  # one that cannot be read may need any of the files
-            record = json.loads(path.read_bytes())
-            if (path.parent / WEIGHTS).is_file() and isinstance(record, dict):
-                yield str(path), record
+        if (path.parent / WEIGHTS).is_file():
+            with suppress(ValueError):  # one that cannot be read at all may need any of the files
+                record = json.loads(path.read_bytes())
+                if isinstance(record, dict):
+                    yield str(path), record
     for ref, pointers in workspace.history.tips.items():
         yield from ((ref, record) for record in workspace.history.records(MODEL, pointers) if isinstance(record, dict))
