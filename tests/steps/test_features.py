@@ -54,6 +54,18 @@ def test_the_same_parameters_give_the_same_bytes(tmp_path: Path) -> None:
     assert path_digest(synthetic_set(tmp_path / "c", "features.seed=1")) != path_digest(tmp_path / "a")
 
 
+def test_source_files_of_one_name_are_recorded_by_their_folders(tmp_path: Path) -> None:
+    for split, rows in (("train", 8), ("valid", 4), ("test", 4)):
+        (tmp_path / "table" / split).mkdir(parents=True)
+        lines = [f"{split}-{k}_0,{k % 3}.5,{k},{k + 1},{2 * k},{k * k}" for k in range(rows)]
+        text = "\n".join(["id,label,text_0,text_1,audio_0,audio_1", *lines])
+        (tmp_path / "table" / split / "part.csv").write_text(text + "\n")
+    features.run(load_params(None, [f"features.source.path={tmp_path}/table"]), tmp_path / "out")
+    files = FeatureSet.open(tmp_path / "out").manifest.provenance["files"]
+    names = [f"{split}/part.csv" for split in ("test", "train", "valid")]
+    assert files == {name: sha256_file(tmp_path / "table" / name) for name in names}
+
+
 def test_the_source_file_is_recorded_by_digest(tmp_path: Path) -> None:
     file = write_npz(tmp_path / "data.npz", npz_arrays(small_collection()))
     settings = ["features.source.kind=npz", f"features.source.path={file}", "features.calibration.share=0.5"]

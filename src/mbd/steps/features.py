@@ -5,6 +5,7 @@ the same digests at both ends.
 """
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -168,6 +169,7 @@ def convert(params: FeaturesSettings, step: StepRun, to_revoke: str | None = Non
         step.known_digests = write_splits(step.folder, collection)
         sources = {file: digest.result() for file, digest in reading.items()}
     step.inputs |= {f"source {n}": {"path": f, "digest": d} for n, (f, d) in enumerate(sources.items())}
+    top = os.path.commonpath([Path(file).parent for file in sources]) if sources else ""
     calibration = collection.splits.get("calibration")
     write_manifest(
         step.folder,
@@ -182,7 +184,7 @@ def convert(params: FeaturesSettings, step: StepRun, to_revoke: str | None = Non
         provenance={
             "source": kind_of(params.source),
             "seed": str(params.seed),
-            "files": {Path(file).name: digest for file, digest in sources.items()},
+            "files": {Path(file).relative_to(top).as_posix(): digest for file, digest in sources.items()},
             "notes": dict(collection.notes),
         },
     )
