@@ -70,7 +70,7 @@ def read_revoked(params: Params) -> Revoked:
     model = history.model(params.certificate.model) if history else None
     if history is None or model is None or not model.registrations:
         return Revoked(params.certificate.model)
-    return _of(history, params, model.persons, tuple(sorted(model.revoked)))
+    return _of(params, model.persons, tuple(sorted(model.revoked)))
 
 
 def _logged(params: Params) -> History | None:
@@ -93,7 +93,7 @@ def read_log(params: Params, url: str) -> History:
 
 def respected_by_current(history: History, params: Params) -> Revoked:
     """Return the persons without whose recordings the current release of `certificate.model` was made."""
-    return _of(history, params, history.require().model(params.certificate.model).respected)
+    return _of(params, history.require().model(params.certificate.model).respected)
 
 
 def persons_of(params: Params, certificates: Sequence[str]) -> Revoked:
@@ -114,7 +114,7 @@ def persons_of(params: Params, certificates: Sequence[str]) -> Revoked:
             value=", ".join(unknown),
             hint="name the store in which they are published",
         )
-    return _of(history, params, [history.certificates[digest] for digest in certificates])
+    return _of(params, [history.certificates[digest] for digest in certificates])
 
 
 def revocable(params: Params, features: Path) -> tuple[str, ...]:
@@ -139,13 +139,10 @@ def revocable(params: Params, features: Path) -> tuple[str, ...]:
     return tuple(m for m in left if chosen is None or m in chosen) if len(left) > 1 else ()
 
 
-def _of(
-    history: History, params: Params, certificates: Sequence[CertificateFacts], modalities: tuple[str, ...] = ()
-) -> Revoked:
+def _of(params: Params, certificates: Sequence[CertificateFacts], modalities: tuple[str, ...] = ()) -> Revoked:
     persons: dict[str, frozenset[str]] = {}
     for certificate in certificates:
-        private = Path(params.certificate.private)
-        subjects = frozenset(open_subjects(certificate.subjects, certificate.digest, private))
+        subjects = frozenset(open_subjects(certificate.subjects, certificate.digest, Path(params.certificate.private)))
         for modality in certificate.modalities:
             persons[modality] = persons.get(modality, frozenset()) | subjects
     digests = tuple(sorted(certificate.digest for certificate in certificates))
