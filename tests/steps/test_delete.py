@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from mbd.cli import group
+from mbd.deletion.methods import Phases
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file, to_json
@@ -371,6 +373,17 @@ def test_wrong_requests_are_wrong_usage_and_leave_nothing(
             params(*settings), model_workspace / "data", model_workspace / model, modalities, subjects, tmp_path / "out"
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_method_that_times_nothing_ends_like_any_other(
+    model_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Phases, "phase", lambda _self, _name: nullcontext())
+    data, model = model_workspace / "data", model_workspace / "lattice"
+    result = delete.run(params(*EXACT), data, model, ["audio"], [], tmp_path / "out")
+    assert result is not None
+    assert result.seconds == {}
+    assert "seconds" not in result.to_text()
 
 
 def test_a_reference_for_persons_is_refused_before_any_data_is_read(model_workspace: Path, tmp_path: Path) -> None:

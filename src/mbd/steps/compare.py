@@ -181,7 +181,7 @@ def _column(record: DeletionRecord, leakage: Path, deleted: Path, *, released: b
     proven = record.guarantee.say("{claim}", names) if record.guarantee.rules.proven else "nothing"
     if proven.startswith("("):
         proven = proven.replace(", ", ",", 1)  # no blank within (ε, δ), where a table would break the line
-    phases: dict[str, Any] = read_json(deleted / STEP_FILE)["phases_seconds"]
+    phases: dict[str, Any] = read_json(deleted / STEP_FILE).get("phases_seconds", {})
     return ComparedDeletion(
         method=record.method,
         backbone=load_model(deleted, verify=False)[0].backbone,

@@ -75,8 +75,10 @@ class DeletionResult(ShownInNotebooks):
             lines.append(f"budget: ε = {spent.epsilon_before:.3g} → {spent.epsilon_after:.3g} of {spent.limit:g}")
         if distances := record.reference:
             lines += _distance(distances, record.indices.count)
-        seconds = ", ".join(f"{phase} {value:.3f}" for phase, value in self.seconds.items())
-        return "\n".join([*lines, f"seconds: {sum(self.seconds.values()):.3f} ({seconds})"])
+        if self.seconds:
+            seconds = ", ".join(f"{phase} {value:.3f}" for phase, value in self.seconds.items())
+            lines.append(f"seconds: {sum(self.seconds.values()):.3f} ({seconds})")
+        return "\n".join(lines)
 
 
 def _cut_out(facts: Mapping[str, Any], edited: int) -> list[str]:
@@ -161,7 +163,7 @@ def run(
 
 
 def _result(record: DeletionRecord, out: Path, *, settled: bool = False) -> DeletionResult:
-    seconds, model = read_json(out / STEP_FILE)["phases_seconds"], load_model(out, verify=False)[0]
+    seconds, model = read_json(out / STEP_FILE).get("phases_seconds", {}), load_model(out, verify=False)[0]
     return DeletionResult(record, seconds, tuple(model.inputs), settled)
 
 
