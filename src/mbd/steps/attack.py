@@ -20,7 +20,6 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mbd.files import canonical_digest, to_json, write_file
 from mbd.formats.files import METRICS, REPORT
@@ -31,9 +30,6 @@ from mbd.report.figures import draw_leakage, forest_plot
 from mbd.report.page.audit import audit_page, audit_plots, audit_summary, leakage_metrics
 from mbd.report.page.markdown import to_markdown
 from mbd.steps.step import reads
-
-if TYPE_CHECKING:
-    from mbd.attacks.audit_input import AuditInput
 
 NAME = "attack"
 _LOG = logging.getLogger(__name__)
@@ -75,14 +71,18 @@ def run(
     from mbd.attacks.suite import run_suite  # noqa: PLC0415
 
     audit_input = open_audit(features, before, after, reference, modalities)
+    released = audit_input.after
     inputs = {**({"before": before} if before else {}), "after": after, "reference": reference}
     with step_run(NAME, out, {"attacks": params.attacks}, **inputs) as step:
         step.inputs["features"] = {"path": str(features), "digest": canonical_digest(audit_input.data.digests())}
         audit = run_suite(audit_input, params.attacks, progress=True)
-        record = counted(audit.record, _before(audit_input), Path(params.deletion.ledgers))
+        # a release that names no weights it was deleted from is counted by its own
+        own = released.deletion.before if released.deletion else released.record.sha256
+        deleted_from = audit_input.before.record.sha256 if audit_input.before else own
+        record = counted(audit.record, deleted_from, Path(params.deletion.ledgers))
         _write(step, record, draw_leakage(record) if params.attacks.figures else {})
         step.phases |= audit.seconds
-    show("\n".join([audit_summary(record), *audit_input.after.record.guarantee.warnings]))
+    show("\n".join([audit_summary(record), *released.record.guarantee.warnings]))
     refuse(record, out / REPORT)
     return AuditResult(**dict(record))
 
@@ -95,14 +95,6 @@ def _write(step: StepRun, record: LeakageRecord, figures: Mapping[str, bytes]) -
     for name, png in figures.items():
         write_file(step.folder / "figures" / f"{name}.png", png)
     step.look_at = REPORT
-
-
-def _before(audit_input: "AuditInput") -> str:
-    """Return the digest of the weights that were deleted from; of a release that names none, its own."""
-    before, after = audit_input.before, audit_input.after
-    if before:
-        return before.record.sha256
-    return after.deletion.before if after.deletion else after.record.sha256
 
 
 def counted(record: LeakageRecord, before: str, ledgers: Path) -> LeakageRecord:

@@ -70,13 +70,17 @@ class Report:
 
     def deliver(self) -> None:
         """Deliver all metrics; a gateway that refused one group is not tried again."""
-        reachable = self._settings.mode == "push"
+        settings, reachable = self._settings, self._settings.mode == "push"
         for step, samples in self._steps.items():
             group = {"step": step, "model": self._model}
             try:
-                reachable = reachable and self._push(group, samples)
-                if not reachable:
-                    self._write(group, samples)
+                if reachable and (reachable := self._push(group, samples)):
+                    continue
+                if settings.mode == "push":
+                    samples.set(metrics.UNDELIVERED, time.time(), **group)
+                file = write_textfile(Path(settings.textfile), group, samples)
+                if settings.mode == "push":
+                    _LOG.warning("the metrics of %s were left in %s", step, file)
             except Exception as error:  # whatever it is, the command's own end counts
                 _LOG.warning("the metrics of %s were not delivered: %s", step, error)
 
@@ -87,13 +91,6 @@ class Report:
             _LOG.warning("%s", error)
             return False
         return True
-
-    def _write(self, group: dict[str, str], samples: Samples) -> None:
-        if self._settings.mode == "push":
-            samples.set(metrics.UNDELIVERED, time.time(), **group)
-        file = write_textfile(Path(self._settings.textfile), group, samples)
-        if self._settings.mode == "push":
-            _LOG.warning("the metrics of %s were left in %s", group["step"], file)
 
 
 _CURRENT: ContextVar[Report | None] = ContextVar("report", default=None)
