@@ -8,9 +8,10 @@ minus that of the reference (which has no generator for it, and so says the mean
 from collections.abc import Sequence
 from pathlib import Path
 
-from mbd.attacks import reconstruction
+import numpy as np
+
 from mbd.attacks.context import AttackContext, make_context
-from mbd.attacks.target_model import Role, open_target
+from mbd.attacks.target_model import Role, TargetModel, open_target
 from mbd.evaluation.metrics import TITLES as METRICS
 from mbd.evaluation.results import Spread, spread
 from mbd.features.contract import FeatureSet
@@ -83,9 +84,17 @@ def reconstruction_losses(layout: Layout) -> dict[str, Spread]:
 
 def _by_seed(layout: Layout, folder: Path, role: Role, setting: AttackContext) -> dict[int, float]:
     return {
-        seed: reconstruction.losses(open_target(model, role, verify=False), setting).value
+        seed: reconstruction_loss(open_target(model, role, verify=False), setting)
         for seed, model in layout.by_seed(folder).items()
     }
+
+
+def reconstruction_loss(target_model: TargetModel, attack_context: AttackContext) -> float:
+    """Return L_re of m* of the scored rows, by the model's generator as it is (the mean of m* where it has none)."""
+    generated = target_model.reconstruct(attack_context.rows, attack_context.modality).get("generator")
+    guess = np.zeros_like(attack_context.target) if generated is None else attack_context.standardise(generated)
+    errors = (guess - attack_context.target)[attack_context.score]
+    return float((errors**2).mean())
 
 
 def _main_table(deleted: Sequence[DeletedLine], beside: Beside, losses: Losses, title: str) -> StudyTable:

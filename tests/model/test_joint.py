@@ -164,7 +164,7 @@ def test_what_can_be_looked_into() -> None:
     inside, x = backbone(random_model(DIMS)), rows(DIMS)
     there = {m: np.ones(11, bool) for m in DIMS} | {"text": np.zeros(11, bool)}
     assert {m: r.shape for m, r in inside.reconstruct(x, there).items()} == {m: x[m].shape for m in DIMS}
-    assert inside.embed(x, there).shape == (11, 7)
+    assert inside.activations(x, there)["fusion.out"].shape == (11, 7)
     nothing = backbone(
         random_model(DIMS, SMALL.model_copy(update={"property_pathway": False, "reconstruction": False}))
     )

@@ -74,7 +74,7 @@ def test_alive_positions_are_those_of_the_smaller_model(name: str) -> None:
     architecture = SHRINKING[name]
     for modality in architecture.modalities:
         found = probe(architecture, modality)
-        assert found.shrinks
+        assert architecture.without([modality]) is not architecture
         assert found.same_function, modality
         assert dead_entries(found)
 
@@ -113,8 +113,9 @@ def test_tied_weights_live_and_die_together() -> None:
 
 
 def test_a_model_of_fixed_shape_has_dead_entries_only_by_its_branches() -> None:
-    plain = probe(Architecture(WrappedSixStreams, SEQUENCES, 1), "audio")
-    assert not plain.shrinks
+    architecture = Architecture(WrappedSixStreams, SEQUENCES, 1)
+    assert architecture.without(["audio"]) is architecture
+    plain = probe(architecture, "audio")
     assert plain.only_inputs
     assert [name for name, part in plain.tensors.items() if not part.alive.all()] == ["project.a.weight"]
     named = probe(Architecture(WrappedSixStreams, SEQUENCES, 1, branches=SIX_STREAMS_BRANCHES), "audio")
@@ -129,7 +130,9 @@ def test_a_factory_that_ignores_the_modalities_has_a_fixed_shape() -> None:
         del modalities
         return LateFusion(VECTORS, outputs, hidden=4)
 
-    assert not probe(Architecture(factory, VECTORS, 1), "audio").shrinks
+    architecture = Architecture(factory, VECTORS, 1)
+    assert architecture.without(["audio"]) is architecture
+    assert all(part.kept is not None for part in probe(architecture, "audio").tensors.values())
 
 
 def test_probing_finds_what_the_record_of_a_joint_model_says() -> None:
@@ -278,5 +281,5 @@ def test_a_cut_that_changes_the_function_is_recorded() -> None:
             return super().forward(features, available) / len(self.encoders)
 
     found: Provenance = probe(Architecture(Halved, VECTORS, 1), "audio")
-    assert found.shrinks
+    assert any(part.kept is None for part in found.tensors.values())
     assert not found.same_function

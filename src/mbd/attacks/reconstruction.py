@@ -5,15 +5,14 @@
     learnt    ridge from the activations to the part of m* that the retained modalities do not predict, with m* fed and
               not fed. The rest belongs to the retained modalities; any network that is given them would pass it on.
 
-R² = 1 − Σ‖x̂ − x‖² / Σ‖x − mean‖² on columns standardised as in the fit rows: 0 without information. L_re of the paper
-is the mean of ‖x̂ − x‖²/d on the same scale; a model that generates no m* is scored with the mean.
+R² = 1 − Σ‖x̂ − x‖² / Σ‖x − mean‖² on columns standardised as in the fit rows: 0 without information.
 """
 
 import numpy as np
 import torch
 
 from mbd.attacks.attack import Attack, AttackEvidence
-from mbd.attacks.bootstrap import mean, r_squared
+from mbd.attacks.bootstrap import r_squared
 from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Extraction
 from mbd.attacks.kernels import OWN, fit_kernels
@@ -34,18 +33,6 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
     for how, guess in learnt.items():
         evidence.append(_explained(f"r2_learnt_{how}", guess, attack_context.own[attack_context.score], attack_context))
     return evidence
-
-
-def losses(target_model: TargetModel, attack_context: AttackContext) -> AttackEvidence:
-    """Return L_re of m* of each scored row, by the model's generator as it is (the mean of m* where it has none).
-
-    The paper's ΔL_re is the difference of the means of two models. This is not a leakage measure: more is less leakage.
-    """
-    generated = target_model.reconstruct(attack_context.rows, attack_context.modality).get("generator")
-    target = attack_context.target[attack_context.score]
-    guess = np.zeros_like(target) if generated is None else attack_context.standardise(generated)[attack_context.score]
-    rows = ((guess - target) ** 2).mean(1, keepdims=True)
-    return AttackEvidence(NAME, "loss", 1.0, rows, mean, attack_context.groups)
 
 
 def _explained(measure: str, guess: Array, truth: Array, attack_context: AttackContext) -> AttackEvidence:

@@ -45,26 +45,11 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
         # k rows of one class teach nothing, and the prediction is 0 but for rounding: a guess without information.
         hits = ((attributes > _ROUNDING) == (truth > 0)).mean(0)
         errors = ((guessed - own) ** 2).sum(2).mean(0)
+        columns = np.column_stack([truth, hits]), np.column_stack([errors, (own**2).sum(1)])
+        groups = attack_context.groups
         evidence += [
-            AttackEvidence(
-                NAME,
-                f"accuracy_{k}",
-                0.5,
-                np.column_stack([truth, hits]),
-                balanced_hits,
-                attack_context.groups,
-                limits=(0, 1),
-                class_weight=0.5,
-            ),
-            AttackEvidence(
-                NAME,
-                f"r2_{k}",
-                0.0,
-                np.column_stack([errors, (own**2).sum(1)]),
-                r_squared,
-                attack_context.groups,
-                limits=(-np.inf, 1),
-            ),
+            AttackEvidence(NAME, f"accuracy_{k}", 0.5, columns[0], balanced_hits, groups, (0, 1), class_weight=0.5),
+            AttackEvidence(NAME, f"r2_{k}", 0.0, columns[1], r_squared, groups, (-np.inf, 1)),
         ]
     return evidence
 

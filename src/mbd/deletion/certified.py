@@ -63,7 +63,9 @@ def delete(
         _refuse_non_finite(exposed)
     escrow = Path(settings.certified.escrow) if settings.certified.escrow else None
     with phases.phase("noise"), one_time_key(escrow, key, settings.noise_seed) as secret:
-        noised = add_noise(clip(exposed, settings.certified.radius), sigma, secret)
+        # independent N(0, σ²) on each coordinate (float64)
+        clipped = clip(exposed, settings.certified.radius)
+        noised = {name: array + sigma * secret.gaussian(name, array.shape) for name, array in clipped.items()}
         commitment = secret.commitment
     with phases.phase("fine-tuning"):
         retained = _without(before.data, record.revoked)
@@ -124,11 +126,6 @@ def accounting(settings: DeletionSettings) -> dict[str, Any]:
         "epsilon_by_paper": epsilon_by_paper(rho, delta),
         "information_bits_at_most": rho / 4 / math.log(2),
     }
-
-
-def add_noise(vector: dict[str, Array], sigma: float, key: NoiseKey) -> dict[str, Array]:
-    """Return the tensors with independent N(0, σ²) on each coordinate (float64)."""
-    return {name: array + sigma * key.gaussian(name, array.shape) for name, array in vector.items()}
 
 
 def fresh_start(record: ModelRecord, noised: Mapping[str, Array], sigma: float, seed: int) -> dict[str, Array]:

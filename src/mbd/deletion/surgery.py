@@ -26,11 +26,9 @@ from mbd.deletion.cut import Cut, cut_model, refuse_unread, requested
 from mbd.deletion.importance import importance
 from mbd.deletion.methods import DeletionOutcome, ModelBefore, Phases
 from mbd.deletion.rounding import LARGEST_GROWTH, MeanLoss, round_released
-from mbd.deletion.saliency import Saliency, saliency
+from mbd.deletion.saliency import saliency
 from mbd.deletion.selection import Selection, nothing_salient, select
-from mbd.features.contract import Split
 from mbd.formats.deletion import DeletionTarget
-from mbd.formats.features import Manifest
 from mbd.formats.guarantee import Guarantee
 from mbd.formats.predicate import STABLE_ROWS
 from mbd.params import Params
@@ -80,7 +78,12 @@ def delete(
         indices=_joined(left.zeroed, indices),
         facts={
             "variant": variant(settings),
-            "calibration": calibration_facts(before.data.manifest, split, saliencies),
+            "calibration": {
+                "requested": before.data.manifest.calibration.requested,
+                "rows": len(split),
+                "rows_with_modality": dict(saliencies.rows),
+                "at_least_2000": min(saliencies.rows.values()) >= STABLE_ROWS,
+            },
             "cut": left.described(before.record) if settings.cut else None,
             "selection": selection_facts(selection, left.tensors, salient, settings),
             "edit": edit_facts,
@@ -213,16 +216,6 @@ _SENSITIVITY = (
     "at these positions, the two differ by at most Δ there. This is assumed, not proven; the positions and the norm "
     "depend on the data; and at all other positions the two models may differ without limit."
 )
-
-
-def calibration_facts(manifest: Manifest, split: Split, found: Saliency) -> dict[str, Any]:
-    """Return how many calibration rows were requested, exist and could be used."""
-    return {
-        "requested": manifest.calibration.requested,
-        "rows": len(split),
-        "rows_with_modality": dict(found.rows),
-        "at_least_2000": min(found.rows.values()) >= STABLE_ROWS,
-    }
 
 
 def selection_facts(

@@ -38,11 +38,6 @@ class JointBackbone:
             outputs: Tensor = self.network(*self.to_tensors(features, available))
             return to_array(outputs.softmax(dim=1) if self.task == "classification" else outputs[:, 0])
 
-    def embed(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
-        """Return the fused embedding Z of each row."""
-        with torch.inference_mode():
-            return to_array(self.network.embed(*self.to_tensors(features, available)))
-
     def reconstruct(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
         """Return X̂^m of every modality in the units of the features; empty where generators were ablated."""
         if not self.network.shape.reconstruction:

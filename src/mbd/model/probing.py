@@ -88,8 +88,6 @@ class Provenance:
     """What probing found for one modality m*, or several that are absent together."""
 
     gone: tuple[str, ...]
-    shrinks: bool
-    """whether the factory builds a smaller model without m*"""
     tensors: Mapping[str, TensorProbe]
     """by name in the state of the module, with parametrised weights under their own name"""
     filled: tuple[str, ...]
@@ -139,7 +137,7 @@ def _probe(architecture: Architecture, gone: tuple[str, ...]) -> Provenance:
     if fixed:
         tensors = {name: TensorProbe(a, tuple(np.arange(n) for n in a.shape)) for name, a in alive.items()}
         only_inputs = all(np.array_equal(at_inputs[name], a) for name, a in living.items())
-        return Provenance(gone, False, tensors, filled, True, only_inputs, unused)
+        return Provenance(gone, tensors, filled, True, only_inputs, unused)
     smaller = materialise(without.blank())
     shapes = {name: tuple(t.shape) for name, t in _floating_state(smaller).items()}
     kept = {name: _kept(name, a, shapes.get(name), architecture) for name, a in living.items()}
@@ -147,7 +145,7 @@ def _probe(architecture: Architecture, gone: tuple[str, ...]) -> Provenance:
     if extra := sorted(set(shapes) - set(alive)):
         raise _disagreement(architecture, extra[0], "the full model has no such tensor")
     unused = {name: number for name, number in unused.items() if kept[name] is not None}
-    found = Provenance(gone, True, tensors, filled, True, False, unused)
+    found = Provenance(gone, tensors, filled, True, False, unused)
     whole = materialise(architecture.blank())
     return replace(found, same_function=_same_function(architecture, whole, smaller, found))
 
