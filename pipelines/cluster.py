@@ -25,7 +25,6 @@ from urllib3.exceptions import HTTPError
 
 from mbd.errors import MbdError, UsageError
 from mbd.files import canonical_digest
-from mbd.monitoring.kubeflow_runs import login_headers
 from mbd.params.platform import KUBEFLOW_TOKEN, PlatformSettings
 from mbd.urls import without_credentials
 from pipelines.compiling import compiled
@@ -147,8 +146,9 @@ class Cluster:
 
     def _get(self, path: str) -> str:
         """Return what the API answers at a path that kfp's client does not know."""
-        host = (self.platform.kubeflow_host or "").rstrip("/")
-        answer = requests.get(f"{host}/apis/{path}", headers=login_headers(), timeout=_TIMEOUT_SECONDS)
+        host, token = (self.platform.kubeflow_host or "").rstrip("/"), os.environ.get(KUBEFLOW_TOKEN)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        answer = requests.get(f"{host}/apis/{path}", headers=headers, timeout=_TIMEOUT_SECONDS)
         if not answer.ok:
             raise ApiException(answer.status_code, answer.reason)
         return str(answer.text)

@@ -12,7 +12,7 @@ from tests.http_servers import in_background
 def http_server(answers: Mapping[str, tuple[int, bytes]], token: str = "") -> Iterator[str]:
     """Answer `"GET /path"` with a status and a body; everything else with 404. Yields the URL.
 
-    With a `token`, requests without it are answered with 401.
+    With a `token`, requests without it are answered with 401. The body of a redirect is where it leads.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -21,6 +21,8 @@ def http_server(answers: Mapping[str, tuple[int, bytes]], token: str = "") -> It
             if token and self.headers["Authorization"] != f"Bearer {token}":
                 status, body = 401, b""
             self.send_response(status)
+            if status == 302:
+                self.send_header("Location", body.decode())
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command == "GET":

@@ -136,6 +136,9 @@ def test_kubeflow_is_asked_with_the_token_of_the_environment(monkeypatch: pytest
         assert [finding.state for finding in check_kubeflow(url)] == [CheckState.WARNING]
         monkeypatch.setenv("MBD_KUBEFLOW_TOKEN", "secret")
         assert [finding.state for finding in check_kubeflow(url)] == [CheckState.OK]
+        elsewhere = (302, f"{url}/apis/v2beta1/healthz".encode())
+        with http_server({"GET /apis/v2beta1/healthz": elsewhere}) as other:  # which may send it to anybody
+            assert [finding.state for finding in check_kubeflow(other)] == [CheckState.WARNING]
 
 
 def test_a_host_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

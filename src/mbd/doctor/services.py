@@ -7,14 +7,14 @@ import socket
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from mbd.doctor.installation import ANSWER_SECONDS, FAILED, NOT_CONFIGURED, OK, WARNING, DoctorFinding
 from mbd.errors import MbdError, MissingExtraError
-from mbd.monitoring.kubeflow_runs import login_headers
+from mbd.monitoring.kubeflow_runs import request_kubeflow
 from mbd.params.operations import CertificateSettings, StoreSettings
 from mbd.params.platform import KUBEFLOW_TOKEN
 from mbd.remote_errors import ErrorKind, classify_error
@@ -161,14 +161,11 @@ def check_kubeflow(host: str | None) -> Iterator[DoctorFinding]:
         to_do = "set platform.kubeflow_host to its URL"
         yield DoctorFinding("Kubeflow", NOT_CONFIGURED, "no pipelines are submitted", to_do)
         return
-    answer = _get(f"{host.rstrip('/')}/apis/v2beta1/healthz", login_headers())
+    answer = _get(f"{host.rstrip('/')}/apis/v2beta1/healthz", request_kubeflow)
     if isinstance(answer, str):
         login = answer.startswith(("401", "403"))
-        to_do = (
-            f"set a valid token in {KUBEFLOW_TOKEN}"
-            if login
-            else "check platform.kubeflow_host (it often ends in /pipeline)"
-        )
+        to_do = "check platform.kubeflow_host (it often ends in /pipeline)"
+        to_do = f"set a valid token in {KUBEFLOW_TOKEN}" if login else to_do
         yield DoctorFinding("Kubeflow", WARNING if login else FAILED, f"{host}: {answer}", to_do)
         return
     try:
@@ -183,13 +180,12 @@ def check_kubeflow(host: str | None) -> Iterator[DoctorFinding]:
         yield DoctorFinding("Kubeflow", WARNING, f"{host} answers with a page (a login?), not with its health", to_do)
 
 
-def _get(url: str, headers: dict[str, str] | None = None) -> bytes | str:
+def _get(url: str, request: Callable[[str], urllib.request.Request] = urllib.request.Request) -> bytes | str:
     """Return what a GET brings, or the reason in words if it brings nothing."""
     if urlsplit(url).scheme not in {"http", "https"}:
         return "not an http:// or https:// address"
     try:
-        request = urllib.request.Request(url, headers=headers or {})  # noqa: S310 -- checked above
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as response:  # noqa: S310
+        with urllib.request.urlopen(request(url), timeout=ANSWER_SECONDS) as response:  # noqa: S310 -- checked above
             content: bytes = response.read(1 << 16)
             return content
     except urllib.error.HTTPError as error:

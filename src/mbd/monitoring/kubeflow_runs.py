@@ -63,16 +63,17 @@ def _failures(platform: PlatformSettings) -> Counter[str]:
     return failures
 
 
-def login_headers() -> dict[str, str]:
-    """Return the headers of requests to Kubeflow: the token of the environment, if there is one."""
-    token = os.environ.get(KUBEFLOW_TOKEN)
-    return {"Authorization": f"Bearer {token}"} if token else {}
+def request_kubeflow(url: str) -> urllib.request.Request:
+    """Return a request to Kubeflow with the token of the environment, if there is one; no redirect takes it along."""
+    request = urllib.request.Request(url)  # noqa: S310 -- the operator's own parameter
+    if token := os.environ.get(KUBEFLOW_TOKEN):
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    return request
 
 
 def _get(platform: PlatformSettings, kind: str, **query: str) -> dict[str, Any]:
     address = f"{(platform.kubeflow_host or '').rstrip('/')}/apis/v2beta1/{kind}"
     url = f"{address}?{urlencode({'page_size': str(_PAGE), **query})}"
-    request = urllib.request.Request(url, headers=login_headers())  # noqa: S310 -- the operator's own parameter
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+    with urllib.request.urlopen(request_kubeflow(url), timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
         content: dict[str, Any] = json.loads(answer.read())
     return content
