@@ -229,7 +229,7 @@ class RegistrationSettings(Settings):
     margin: Annotated[float, Field(ge=0)] = 0.0
     """by how much the new model may be worse and still become current"""
     retrain_days: Count | None = None
-    """days after which a model should be trained again, for the exporter's alert; null: never"""
+    """days after which a model should be trained again, for an alert; null: never"""
 
 
 class MlflowSettings(Settings):
