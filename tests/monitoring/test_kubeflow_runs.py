@@ -71,6 +71,13 @@ def test_runs_of_other_experiments_do_not_push_ours_out(runs: Runs) -> None:
     assert runs.failures("train") == 1
 
 
+def test_a_failure_ends_when_its_run_was_removed(runs: Runs) -> None:
+    runs.add("mbd-reaudit", "FAILED")
+    assert runs.failures("reaudit") == 1
+    runs.kubeflow.runs.clear()
+    assert runs.failures("reaudit") == 0
+
+
 def test_where_kubeflow_does_not_answer_the_last_known_values_stay(runs: Runs) -> None:
     runs.add("mbd-reaudit", "FAILED")
     assert (runs.failures("reaudit"), runs.samples.value(metrics.KUBEFLOW_UP)) == (1, 1)

@@ -47,7 +47,7 @@ def _failures(platform: PlatformSettings) -> Counter[str]:
     )
     listed = _get(platform, "pipelines", **own).get("pipelines", ())
     names = {entry["pipeline_id"]: entry["display_name"].removeprefix(_OURS) for entry in listed}
-    failures: Counter[str] = Counter()
+    failures = Counter[str](dict.fromkeys(PIPELINES, 0))  # what has no run any more has no failure either
     for experiment in experiments:
         own |= {"experiment_id": experiment["experiment_id"]}
         schedules = _get(platform, "recurringruns", **own).get("recurringRuns", ())
