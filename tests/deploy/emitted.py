@@ -99,8 +99,8 @@ def steps_pages(folder: Path) -> list[str]:
     with reporting("attack", params), step_run("attack", folder / "leakage", {}) as step:
         write_file(step.folder / "leakage.json", leakage.to_json())
     with reporting("purge-scan", params):
-        found = {"searched": ["cache"], "resurrected": ["cache"], "blind": list[str]()}
-        add_samples(purge_scan_samples(datetime.now(UTC), tombstones=2, **found))
+        scan = {"searched": ["cache"], "resurrected": ["cache"], "blind": list[str]()}
+        add_samples(purge_scan_samples(datetime.now(UTC), tombstones=2, **scan))
     with reporting("request-run", params):
         pass
     return [file.read_text() for file in sorted((folder / "metrics").glob("*.prom"))]

@@ -20,11 +20,11 @@ ROOT = "s3://artifacts/runs"
 KUBECTL = f"""#!{sys.executable}
 import json, sys
 from pathlib import Path
-asked = " ".join(word for word in sys.argv[1:] if not word.startswith(("--namespace", "--request-timeout")))
+words = " ".join(word for word in sys.argv[1:] if not word.startswith(("--namespace", "--request-timeout")))
 with Path(__file__).with_name("asked").open("a") as log:
-    print(asked, file=log)
+    print(words, file=log)
 table = json.loads(Path(__file__).with_name("answers.json").read_text())
-answer = next((answer for start, answer in table.items() if asked.startswith(start)), None)
+answer = next((answer for start, answer in table.items() if words.startswith(start)), None)
 if answer is None:
     sys.exit("Error from server (NotFound): not found")
 print(answer if isinstance(answer, str) else json.dumps(answer))
@@ -71,10 +71,10 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
 
 
 def test_a_cluster_that_lacks_nothing_runs_doctor_in_a_pod_and_removes_it(check: Check, tmp_path: Path) -> None:
-    found = check()
-    wrong = {name: each for name, each in found.items() if each.state is not CheckState.OK}
+    findings = check()
+    wrong = {name: each for name, each in findings.items() if each.state is not CheckState.OK}
     assert wrong.keys() == {"Kubeflow"}
-    assert found["pod: store"].found == "can be listed"
+    assert findings["pod: store"].found == "can be listed"
     assert (tmp_path / "asked").read_text().splitlines()[-1].startswith("delete pod mbd-doctor-")
 
 

@@ -129,8 +129,8 @@ def test_a_step_reports_its_duration_and_phases(tmp_path: Path) -> None:
 
 
 def test_a_purge_scan_reports_every_place_with_zero_for_clean_ones() -> None:
-    found = {"searched": ["cache", "bucket", "bucket"], "resurrected": ["bucket"] * 3, "blind": ["cache"]}
-    page = page_of(record_samples.purge_scan_samples(now(), tombstones=5, **found))
+    scan = {"searched": ["cache", "bucket", "bucket"], "resurrected": ["bucket"] * 3, "blind": ["cache"]}
+    page = page_of(record_samples.purge_scan_samples(now(), tombstones=5, **scan))
     assert page[metrics.RESURRECTED] == {("cache",): 0, ("bucket",): 3}
     assert page[metrics.BLIND] == {("cache",): 1, ("bucket",): 0}
     assert page[metrics.TOMBSTONES] == {(): 5}

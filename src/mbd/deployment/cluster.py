@@ -46,8 +46,8 @@ def check_cluster(values: DeployValues, params: Params) -> Iterator[DoctorFindin
     yield from objects
     yield from _kubeflow_side(kubectl, params)
     if any(each.state is CheckState.FAILED for each in objects):
-        found = "not tried: it would wait for what is missing"
-        yield DoctorFinding("pod", CheckState.WARNING, found, "make that first")
+        reason = "not tried: it would wait for what is missing"
+        yield DoctorFinding("pod", CheckState.WARNING, reason, "make that first")
     else:
         yield from _in_a_pod(kubectl, values, params)
 
@@ -58,12 +58,12 @@ class _Kubectl:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
 
-    def __call__(self, *arguments: str, given: str | None = None) -> str:
+    def __call__(self, *arguments: str, content: str | None = None) -> str:
         """Return what a command prints; an MbdError if it fails."""
         command = ["kubectl", f"--namespace={self.namespace}", f"--request-timeout={_ANSWER_SECONDS}s", *arguments]
         try:
             done = subprocess.run(  # noqa: S603 -- kubectl
-                command, input=given, capture_output=True, text=True, check=False, timeout=2 * _ANSWER_SECONDS
+                command, input=content, capture_output=True, text=True, check=False, timeout=2 * _ANSWER_SECONDS
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise MbdError(f"kubectl: {error}") from error
@@ -73,8 +73,8 @@ class _Kubectl:
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """Return an object."""
-        content: dict[str, Any] = json.loads(self("get", kind, name, "--output=json"))
-        return content
+        answer: dict[str, Any] = json.loads(self("get", kind, name, "--output=json"))
+        return answer
 
     def version(self) -> str:
         """Return what answers."""
@@ -181,7 +181,7 @@ def _in_a_pod(kubectl: _Kubectl, values: DeployValues, params: Params) -> Iterat
     pod = Deployment(values, params).task_pod(name, ["doctor", "--json"], ResourceValues())
     to_do = "rights to create pods are needed for this check"
     try:
-        kubectl("create", "--filename=-", given=json.dumps(pod))
+        kubectl("create", "--filename=-", content=json.dumps(pod))
         to_do = f"kubectl describe pod {name} shows more while it is there; see platform.image"
         try:
             _wait(kubectl, name)

@@ -84,8 +84,8 @@ class InferenceError(ApiError):
     def __init__(self, reason: Reason, problem: str, *, value: object = None, **members: str | None) -> None:
         status, self.reason = _STATUS[reason], reason
         again = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-        named = {"reason": reason, "value": None if value is None else str(value), **members}
-        super().__init__(status, problem, headers=again, **named)
+        fields = {"reason": reason, "value": None if value is None else str(value), **members}
+        super().__init__(status, problem, headers=again, **fields)
 
 
 def invalid(error: MbdError) -> InferenceError:
