@@ -97,6 +97,7 @@ def test_the_address_that_is_printed_on_a_certificate_leads_a_browser_to_its_pag
     digest = next(iter(client.service.history.certificates))
     answer = client.http.get(f"/store/certificates/{digest}", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (307, f"/console/certificates/{digest}")
+    assert client.http.get("/store/certificates/abc").status_code == 404  # as of everything that the store lacks
 
 
 def test_before_the_first_scan_lists_are_not_empty_but_unavailable(site: Site) -> None:

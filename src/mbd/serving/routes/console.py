@@ -4,6 +4,7 @@ The console is one HTML file with a template for each page; its script fills the
 The description is Swagger UI out of the package `fastapi-offline`, of which nothing else is used.
 """
 
+import re
 from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
@@ -13,7 +14,6 @@ from fastapi.responses import RedirectResponse
 
 from mbd.formats.verdict import VERDICTS
 from mbd.serving.problems import ApiError
-from mbd.serving.routes.log import Digest
 
 router = APIRouter(include_in_schema=False)
 _POLICY = (
@@ -36,8 +36,10 @@ def read_console() -> Response:
 
 
 @router.get("/store/certificates/{digest}")
-def redirect_to_page(digest: Digest) -> RedirectResponse:
+def redirect_to_page(digest: str) -> RedirectResponse:
     """Lead who opens the address of a certificate, as it is printed on it, to its page."""
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        raise ApiError(404, "there is nothing at this address")
     return RedirectResponse(f"/console/certificates/{digest}")
 
 
