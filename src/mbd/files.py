@@ -19,6 +19,7 @@ import rfc8785
 from mbd.errors import UsageError
 
 STEP_FILE = "step.json"
+_KEY_BYTES = 32
 
 
 def sha256_file(path: Path) -> str:
@@ -103,6 +104,17 @@ def read_secret(file: Path, what: str, hint: str) -> bytes:
     if mode & 0o077 and not mounted:
         raise UsageError(f"other users can read the {what}", file=file, hint=f"chmod 600 {file}")
     return secret
+
+
+def read_key(file: Path, what: str, hint: str) -> bytes:
+    """Return the 32 bytes that a file with a secret holds in hexadecimal; a UsageError if it does not."""
+    try:
+        key = bytes.fromhex(read_secret(file, what, hint).decode())
+    except ValueError:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise UsageError(f"this is not a {what}", file=file, hint=hint)
+    return key
 
 
 def to_json(value: object) -> str:

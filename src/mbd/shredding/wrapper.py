@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mbd.errors import DataError, MbdError, UsageError, extras_named
-from mbd.files import read_secret, write_file
+from mbd.files import read_key, write_file
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -88,18 +88,8 @@ class FileWrapper:
             raise UnwrapError(f"file:{self.file}") from error
 
     def _cipher(self) -> AESGCM:
-        hint = "`mbd shred keys` creates one; shredding.wrapper is its location"
-        try:
-            key = bytes.fromhex(read_secret(self.file, "wrapping key", hint).decode())
-        except ValueError:
-            key = b""
-        if len(key) != KEY_BYTES:
-            raise UsageError(
-                "the file is not a wrapping key",
-                file=self.file,
-                hint=f"it must hold {KEY_BYTES} bytes in hexadecimal, as `mbd shred keys` writes them",
-            )
-        return AESGCM(key)
+        hint = f"`mbd shred keys` writes {KEY_BYTES} bytes in hexadecimal; shredding.wrapper is where they are"
+        return AESGCM(read_key(self.file, "wrapping key", hint))
 
 
 class KmsWrapper:

@@ -26,7 +26,7 @@ from typing import Literal
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mbd.errors import MbdError, UsageError
-from mbd.files import read_secret, write_file
+from mbd.files import read_key, write_file
 from mbd.params.operations import CertificateSettings
 from mbd.records import Digest, Record
 
@@ -40,6 +40,7 @@ _KEY_TAG = b"missing-by-design/lineage-key/v1\0"
 _SEALING_TAG = b"missing-by-design/sealed-record/v1"
 _REQUEST_TAG = b"missing-by-design/request/v1\0"
 _NONCE = 12
+_LINEAGE = "lineage key", "restore it from its backup; `mbd keys new --if-none` makes one where none ever was"
 
 
 class Opening(Record):
@@ -194,12 +195,12 @@ def new_lineage_key(folder: Path) -> None:
     if not file.exists():
         write_file(file, f"{secrets.token_hex(SALT_BYTES)}\n", mode=0o600)
     if not (folder / REQUEST_KEY).exists():
-        write_file(folder / REQUEST_KEY, f"{LineageKey(_read(file)).requests.secret.hex()}\n", mode=0o600)
+        write_file(folder / REQUEST_KEY, f"{LineageKey(read_key(file, *_LINEAGE)).requests.secret.hex()}\n", mode=0o600)
 
 
 def read_lineage_key(settings: CertificateSettings) -> LineageKey:
     """Return the key in `certificate.lineage_key`; by default, `lineage.key` beside the first signing key in a file."""
-    return LineageKey(_read(_file(settings)))
+    return LineageKey(read_key(_file(settings), *_LINEAGE))
 
 
 def find_request_key(settings: CertificateSettings) -> RequestKey | None:
@@ -207,19 +208,8 @@ def find_request_key(settings: CertificateSettings) -> RequestKey | None:
     with suppress(UsageError):
         return read_lineage_key(settings).requests
     with suppress(UsageError):
-        return RequestKey(_read(_file(settings).with_name(REQUEST_KEY)))
+        return RequestKey(read_key(_file(settings).with_name(REQUEST_KEY), *_LINEAGE))
     return None
-
-
-def _read(file: Path) -> bytes:
-    hint = "restore it from its backup; `mbd keys new --if-none` makes one where none ever was"
-    try:
-        secret = bytes.fromhex(read_secret(file, "lineage key", hint).decode())
-    except ValueError:
-        secret = b""
-    if len(secret) != SALT_BYTES:
-        raise UsageError("this is not a lineage key", file=file, hint=hint)
-    return secret
 
 
 def _file(settings: CertificateSettings) -> Path:

@@ -78,14 +78,9 @@ def load_signer(uri: str, trust: Trust | None = None) -> Signer:
 
 def sign_statement(statement: AnyStatement, settings: CertificateSettings) -> Envelope:
     """Return the statement signed by every key of `certificate.signers`."""
-    trust = own_trust(settings)
+    file = Path(settings.trust)  # keys of a KMS or HSM are looked up in it
+    trust = read_trust(file) if file.exists() else None
     return sign(to_payload(statement), PAYLOAD_TYPE, [load_signer(uri, trust) for uri in settings.signers])
-
-
-def own_trust(settings: CertificateSettings) -> Trust | None:
-    """Return the trust in `certificate.trust`, if there is such a file: keys of a KMS or HSM are looked up in it."""
-    file = Path(settings.trust)
-    return read_trust(file) if file.exists() else None
 
 
 def new_key(file: Path, passphrase: str | None = None) -> str:

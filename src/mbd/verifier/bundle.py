@@ -107,7 +107,14 @@ def from_folder(bundle: Path, model: Path | None = None, store: Store | None = N
 
 def from_store(store: Store, digest: str, folder: Path, model: Path | None = None) -> VerificationInput:
     """Fetch a published certificate and the files it is about into `folder`; weights only if no model is given."""
-    envelope = _read(store, certificate_name(digest), digest)
+    try:
+        envelope = store.read(certificate_name(digest), sha256=digest)
+    except NotThereError as error:
+        raise DataError(
+            "there is no such certificate in this store",
+            file=f"{store.url}/{certificate_name(digest)}",
+            hint="`mbd certificate list` shows those that there are",
+        ) from error
     try:
         proof: bytes | None = store.read(proof_name(digest))
     except NotThereError:
@@ -141,17 +148,6 @@ def _add_model(files: dict[str, list[Path]], missing: dict[str, str], model: Pat
             files.setdefault(name, []).append(model / name)
         elif name != INDICES:
             missing[name] = f"{name} is missing from the model folder"
-
-
-def _read(store: Store, name: str, sha256: str) -> bytes:
-    try:
-        return store.read(name, sha256=sha256)
-    except NotThereError as error:
-        raise DataError(
-            "there is no such certificate in this store",
-            file=f"{store.url}/{name}",
-            hint="`mbd certificate list` shows those that there are",
-        ) from error
 
 
 def _subjects(envelope: bytes) -> dict[str, str]:
