@@ -31,3 +31,17 @@ def test_what_mbd_verify_loads_can_be_read_by_its_auditor(how: str, tmp_path: Pa
     print(f"mbd verify {how}: {lines:,} lines in {len(modules)} modules")
     assert lines <= MOST_LINES[how]
     assert not {"mbd.model", "mbd.training", "mbd.features"} & set(modules)
+
+
+def test_a_step_reads_the_list_of_purged_files_on_this_machine_without_the_log(tmp_path: Path) -> None:
+    (tmp_path / "list").write_text(f"{'a' * 64}\n")
+    code = f"""
+import sys
+from mbd.params.tree import load_reader_params
+from mbd.steps.step import purged_digests
+print(len(purged_digests(load_reader_params(None, ["purge.tombstones={tmp_path}/list"]))), *sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    known, *loaded = done.stdout.split()
+    assert known == "1"
+    assert not {"mbd.history", "mbd.log", "mbd.trust", "mbd.storage"} & set(loaded)

@@ -7,6 +7,6 @@
     log/index/SHA256               the place of a leaf
     log/checkpoints/SIZE           every head that has been superseded
 
-The first three are all that a reader needs. Write with :func:`~mbd.log.append.append`, read with
+The first three are all that a reader needs. Write with :func:`~mbd.log.append.append_leaf`, read with
 :class:`~mbd.log.reader.Log`; a bundle carries an :class:`~mbd.log.checkpoint.Inclusion`.
 """
