@@ -13,7 +13,7 @@ from mbd.errors import UsageError
 from mbd.formats.features import lengths_of
 from mbd.formats.model import LatticeSpec, ModelRecord, Tag
 from mbd.model.contract import Architecture, load_factory
-from mbd.model.lattice import Blend
+from mbd.model.lattice import AnyModule, Blend
 from mbd.model.module import ModuleBackbone, load_state, warn_of_other_source
 from mbd.tensors import Array
 
@@ -23,14 +23,10 @@ _KEY = "model.lattice.member"
 
 
 @dataclass(frozen=True)
-class NetworkModule:
-    """The trained network of one tag."""
+class NetworkModule(AnyModule):
+    """One that is a network."""
 
     network: ModuleBackbone
-    error: float
-    """σ, the out-of-fold error"""
-    rows: int
-    """how many rows it was trained on"""
 
 
 class DeepLattice(Blend[NetworkModule]):
@@ -81,7 +77,7 @@ def deep_lattice(record: ModelRecord, spec: LatticeSpec, modules: Mapping[Tag, M
         state = {name.removeprefix(NETWORK): t for name, t in tensors.items() if name.startswith(NETWORK)}
         load_state(network, state, architecture.name)
         backbone = ModuleBackbone(network.requires_grad_(False), architecture, record.task)
-        networks[tag] = NetworkModule(backbone, float(tensors["sigma"]), int(tensors["rows"]))
+        networks[tag] = NetworkModule(tensors, backbone)
     return DeepLattice(tuple(record.modalities), networks, len(record.classes), spec.trust)
 
 

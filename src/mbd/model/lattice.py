@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, combinations, takewhile
 from math import comb
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -141,13 +141,10 @@ def _parse_tag(text: str, names: list[str]) -> Tag:
 
 
 @dataclass(frozen=True)
-class Module:
-    """The trained module of one tag; `kernel` weights are missing where the kernel part was left out."""
+class AnyModule:
+    """The trained module of one tag."""
 
-    tag: Tag
     tensors: Mapping[str, Array]
-    widths: Mapping[str, int]
-    """coordinates of each modality"""
 
     @property
     def error(self) -> float:
@@ -158,6 +155,18 @@ class Module:
     def rows(self) -> int:
         """How many rows it was trained on."""
         return int(self.tensors["rows"])
+
+
+M = TypeVar("M", bound=AnyModule)
+
+
+@dataclass(frozen=True)
+class Module(AnyModule):
+    """One in closed form; `kernel` weights are missing where the kernel part was left out."""
+
+    tag: Tag
+    widths: Mapping[str, int]
+    """coordinates of each modality"""
 
     @cached_property
     def linear(self) -> dict[str, Array]:
@@ -210,21 +219,6 @@ class Module:
         """Return f_S, or z_S of classes (n × targets), from coordinates and, with a kernel, from φ."""
         linear: Array = sum((points[m] @ self.linear[m] for m in self.tag), self.offset)
         return linear if phi is None else linear + phi @ self.kernel
-
-
-class AnyModule(Protocol):
-    """What the blend needs to know of a module."""
-
-    @property
-    def error(self) -> float:
-        """σ, the out-of-fold error."""
-
-    @property
-    def rows(self) -> int:
-        """How many rows it was trained on."""
-
-
-M = TypeVar("M", bound=AnyModule)
 
 
 @dataclass(frozen=True)
@@ -317,5 +311,5 @@ def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> Blend[Any
         return deep_lattice(record, spec, modules)
     projections = {m: read_projection(tensors, m) for m in record.modalities}
     widths = {m: len(projection.variances) for m, projection in projections.items()}
-    built = {tag: Module(tag, own, widths) for tag, own in modules.items()}
+    built = {tag: Module(own, tag, widths) for tag, own in modules.items()}
     return LatticeBackbone(tuple(record.modalities), built, len(record.classes), spec.trust, projections)
