@@ -138,7 +138,7 @@ class Architecture:
         The factory, which may load pretrained weights, is called once for any number of them.
         """
         hollow = _hollow(replace(self, branches={}))
-        return self._prepared(self._made(0) if hollow is None else _filled_with_zeros(hollow))
+        return self._prepared(self._made(0) if hollow is None else _with_zeros(hollow, "cpu"))
 
     def __hash__(self) -> int:
         return hash(repr(self))
@@ -146,10 +146,13 @@ class Architecture:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Architecture) and other.factory is self.factory and repr(other) == repr(self)
 
+    @property
+    def _call_form(self) -> Call:
+        return Call(self.inputs, self.output, self.outputs)
+
     def _made(self, seed: int) -> nn.Module:
         """Call the factory."""
-        kept = dict(self.modalities)
-        Call(self.inputs, self.output, self.outputs).refuse_unknown(kept)
+        self._call_form.refuse_unknown(self.modalities)
         with seeded(seed, "factory"):
             try:
                 module = self._construct()
@@ -157,7 +160,7 @@ class Architecture:
                 raise UsageError(
                     f"the factory fails for the shapes given: {type(error).__name__}: {error}",
                     key=self.key,
-                    value=f"{self.name} for {describe_shapes(kept)}",
+                    value=f"{self.name} for {describe_shapes(self.modalities)}",
                     hint="it is called with model.options and what of modalities and outputs its signature names"
                     if self.inputs
                     else "it is called with (modalities, outputs, **model.options); one that is not written for this "
@@ -171,13 +174,12 @@ class Architecture:
 
     def _prepared(self, module: nn.Module) -> nn.Module:
         """Attach what makes absent modalities zeros."""
-        kept, call = dict(self.modalities), Call(self.inputs, self.output, self.outputs)
-        state = _Absence(kept, call)
+        state = _Absence(self.modalities, self._call_form)
         module.register_forward_pre_hook(state.before, with_kwargs=True)
-        if call:
-            module.register_forward_hook(call.pick)
+        if self._call_form:
+            module.register_forward_hook(self._call_form.pick)
         for modality, names in self.branches.items():
-            if modality in kept:
+            if modality in self.modalities:
                 self._attach(module, state, modality, names)
         return module
 
@@ -212,7 +214,7 @@ class Architecture:
         self._check_methods(module, features, available)
         for name in self._ignored(module):
             _warn_once(f"{self.name} has a `{name}` of its own, which is not that of docs/models.md and is not used")
-        for modality in Call(self.inputs, self.output, self.outputs).unused(self.modalities):
+        for modality in self._call_form.unused(self.modalities):
             _warn_once(f"{self.name} never gets {modality}: model.inputs does not name it")
 
     def run(self, module: nn.Module, features: Features, available: Available, *, seed: int = 0) -> Any:  # noqa: ANN401
@@ -394,17 +396,15 @@ def _hollow(architecture: Architecture) -> nn.Module | None:
     if any(parametrize.is_parametrized(part) for part in module.modules()):
         return None  # copies share a class, and with it what is removed from one of them
     try:
-        return deepcopy(module, {id(p): _like(p, "meta") for p in module.parameters()})
+        return _with_zeros(module, "meta")
     except Exception:  # a module may hold anything: locks, files, tensors that were computed
         return None
 
 
-def _filled_with_zeros(hollow: nn.Module) -> nn.Module:
-    return deepcopy(hollow, {id(p): _like(p, "cpu") for p in hollow.parameters()})
-
-
-def _like(parameter: nn.Parameter, device: str) -> nn.Parameter:
-    return nn.Parameter(torch.zeros_like(parameter, device=device), requires_grad=parameter.requires_grad)
+def _with_zeros(module: nn.Module, device: str) -> nn.Module:
+    """Return a copy of a module whose parameters are zeros on a device."""
+    zeros = {id(p): nn.Parameter(torch.zeros_like(p, device=device), p.requires_grad) for p in module.parameters()}
+    return deepcopy(module, zeros)
 
 
 class _Absence:

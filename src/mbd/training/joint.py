@@ -102,7 +102,9 @@ class JointRun(TrainingRun):
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.mixed_precision):
                 outputs = forward(self.network, batch, self.group.part(len(batch)))
             terms = objective(outputs, batch, self.network, self.task, self.group)
-            self.optimiser.descend(place, terms["total"], self.group)
+            self.optimiser.zero()
+            terms["total"].backward()  # type: ignore[no-untyped-call]
+            self.optimiser.step(place, self.group)
             values.append(torch.stack([terms[name].detach() for name in TERMS]))
             sizes.append(len(batch))
         table = self.group.sum(torch.stack(values)).double().cpu().numpy()

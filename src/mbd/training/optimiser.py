@@ -57,12 +57,6 @@ class Optimiser:
             else _AdamW(groups, fused=True)
         )
 
-    def descend(self, number: int, loss: Tensor, group: ProcessGroup) -> None:
-        """Take step `number` (from 0) down the gradient of `loss`, of which each process has its share."""
-        self.zero()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.step(number, group)
-
     def zero(self) -> None:
         """Forget all gradients."""
         self._torch.zero_grad()
