@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mbd.deletion.cut import kept_columns
 from mbd.errors import UsageError
 from mbd.formats.features import Shape
 from mbd.model import probing
+from mbd.model.checkpoint import kept_columns
 from mbd.model.contract import Architecture
 from mbd.model.examples.crossmodal import CrossModalTransformer
 from mbd.model.examples.late_fusion import LateFusion

@@ -29,6 +29,7 @@ from mbd.formats.files import INDICES
 from mbd.formats.guarantee import Guarantee, LineageBudget
 from mbd.formats.leakage import InvariantRecord
 from mbd.formats.model import TensorRecord
+from mbd.model.checkpoint import kept_columns
 from mbd.params.deletion import DeletionSettings
 from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp
 from mbd.registry import BACKBONES
@@ -133,13 +134,14 @@ def _content(before: StoredModel, audit: AuditInput) -> tuple[list[str], str]:
         if _is_owned(entry, audit.gone, separable=separable):
             owned |= dict.fromkeys(_marks(tensors[name], audit), name)
         else:
-            blocks, rest = _split_columns(tensors[name], entry, audit.gone)
-            for m, block in blocks:
-                owned |= dict.fromkeys(_marks(block, audit), f"the columns of {name} that read {m}")
-            free |= _marks(rest, audit)
+            spans, whole = [span for span in entry.columns if span.reads in audit.gone], tensors[name]
+            for span in spans:
+                marks = _marks(whole[..., span.start : span.stop], audit)
+                owned |= dict.fromkeys(marks, f"the columns of {name} that read {span.reads}")
+            free |= _marks(whole[..., kept_columns(entry, audit.gone)] if spans else whole, audit)
     secret = {mark: name for mark, name in owned.items() if mark not in free}
-    marks = {name: fingerprint(array) for name, array in audit.after.tensors.items()}
-    kept = [f"{name} = {secret[mark]}" for name, mark in marks.items() if mark in secret]
+    prints = {name: fingerprint(array) for name, array in audit.after.tensors.items()}
+    kept = [f"{name} = {secret[mark]}" for name, mark in prints.items() if mark in secret]
     names = ", ".join(audit.gone)
     problems = [f"values that belonged to {names} alone in the model before: {_some(kept)}"] if kept else []
     count = len(set(secret.values()))
@@ -164,16 +166,6 @@ def fingerprint(array: Array) -> str | None:
 def _is_owned(entry: TensorRecord, gone: Sequence[str], *, separable: bool) -> bool:
     """Whether a tensor must go with m*: those of m* alone, and in a separable backbone all that have seen it."""
     return entry.belongs_to in gone or (separable and bool(set(entry.sees) & set(gone)))
-
-
-def _split_columns(array: Array, entry: TensorRecord, gone: Sequence[str]) -> tuple[Iterator[tuple[str, Array]], Array]:
-    """Return what reads each deleted modality, and the rest."""
-    spans = [span for span in entry.columns if span.reads in gone]
-    kept = np.ones(array.shape[-1] if array.ndim else 1, bool)
-    for span in spans:
-        kept[span.start : span.stop] = False
-    blocks = ((span.reads, array[..., span.start : span.stop]) for span in spans)
-    return blocks, array[..., kept] if spans else array
 
 
 def _record(after: StoredModel, deletion: DeletionRecord) -> tuple[list[str], str]:

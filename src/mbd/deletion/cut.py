@@ -17,6 +17,7 @@ import numpy as np
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import Split
 from mbd.formats.model import ColumnRange, ModelRecord, TensorRecord
+from mbd.model.checkpoint import kept_columns
 from mbd.model.compatible import refuse_foreign
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
@@ -137,15 +138,6 @@ def cut_arrays(record: ModelRecord, arrays: Mapping[str, Array], modalities: Seq
         reads = any(span.reads in modalities for span in entry.columns)
         left[name] = np.ascontiguousarray(array[..., kept_columns(entry, modalities)]) if reads else array
     return left
-
-
-def kept_columns(entry: TensorRecord, modalities: Sequence[str]) -> Array:
-    """Return for each column of a tensor (its last axis) whether it stays."""
-    kept = np.ones(entry.shape[-1], bool)
-    for span in entry.columns:
-        if span.reads in modalities:
-            kept[span.start : span.stop] = False
-    return kept
 
 
 def refuse_unread(record: ModelRecord, gone: Sequence[str]) -> None:

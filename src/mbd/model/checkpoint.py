@@ -1,7 +1,9 @@
 """A model folder: `model.safetensors` (weights) and `model.json` (:class:`~mbd.formats.model.ModelRecord`)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from mbd import tombstones
 from mbd.errors import DataError
@@ -23,6 +25,15 @@ def save_model(folder: Path, record: ModelRecord, tensors: Mapping[str, Array]) 
 def describe(tensor: Array, sees: tuple[str, ...], **more: object) -> TensorRecord:
     """Return the record of one tensor; `more` is belongs_to and columns."""
     return TensorRecord.model_validate({"shape": tensor.shape, "dtype": str(tensor.dtype), "sees": sees, **more})
+
+
+def kept_columns(entry: TensorRecord, gone: Collection[str]) -> Array:
+    """Return for each column of a tensor (its last axis) whether it reads none of the modalities `gone`."""
+    kept = np.ones(entry.shape[-1] if entry.shape else 1, bool)
+    for span in entry.columns:
+        if span.reads in gone:
+            kept[span.start : span.stop] = False
+    return kept
 
 
 def load_model(folder: Path, *, verify: bool = True) -> tuple[ModelRecord, dict[str, Array]]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mbd.formats.features import Shape, Task
 from mbd.formats.model import ColumnRange, JointSpec, ModelRecord, TensorRecord
 from mbd.model.attachment import Attachment, attach
-from mbd.model.checkpoint import describe
+from mbd.model.checkpoint import describe, kept_columns
 from mbd.model.contract import listening, seeded
 from mbd.model.networks import JointNetwork, JointShape
 from mbd.model.probing import TensorProbe
@@ -127,11 +127,9 @@ def attach_modality(
 
 def _own_part(entry: TensorRecord, modality: str) -> TensorProbe:
     """Return by the record what probing finds in modules of one's own."""
-    columns = np.zeros(entry.shape[-1] if entry.shape else 1, bool)
-    for span in entry.columns:
-        columns[span.start : span.stop] |= span.reads == modality
-    own = np.broadcast_to(columns | (entry.belongs_to == modality), entry.shape)
-    return TensorProbe(~own, (*map(np.arange, entry.shape[:-1]), np.flatnonzero(~columns)))
+    kept = kept_columns(entry, [modality])
+    alive = np.broadcast_to(kept & (entry.belongs_to != modality), entry.shape)
+    return TensorProbe(alive, (*map(np.arange, entry.shape[:-1]), np.flatnonzero(kept)))
 
 
 def empty_network(modalities: Mapping[str, int], outputs: int, shape: JointShape) -> JointNetwork:
