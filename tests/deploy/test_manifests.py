@@ -215,6 +215,13 @@ def test_traffic_goes_out_only_to_what_the_parameters_name(
     assert {port["port"] for rule in rules for port in rule["ports"]} == {53, 443, 8888, 9091}
 
 
+def test_traffic_goes_out_to_webhooks_to_who_signs_tokens_and_to_the_registry() -> None:
+    oidc = "serving.oidc={issuer: https://i.example, audience: mbd, jwks: https://i.example:8444/keys}"
+    params = on_cluster("serving.webhooks=[https://hooks.example:8443/in]", oidc, "mlflow.uri=http://mlflow:5000")
+    rules = named(render(DeployValues(), params), "NetworkPolicy", "mbd-egress")["spec"]["egress"]
+    assert {port["port"] for rule in rules for port in rule["ports"]} >= {8443, 8444, 5000}
+
+
 def test_only_the_worker_has_a_gpu_and_only_where_the_parameters_ask_for_one(
     deployment: tuple[DeployValues, Params, list[Document]],
 ) -> None:

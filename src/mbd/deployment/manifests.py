@@ -374,11 +374,10 @@ class Deployment:
         for name, (port, sources) in open_to.items():
             rule = {"from": sources, "ports": [{"protocol": "TCP", "port": port}]}
             yield self._policy(name, {"matchLabels": {_APP: name}}, "Ingress", [rule])
+        params, serving = self.params, self.params.serving
         urls = (
-            self.params.store.endpoint,
-            self.params.monitoring.pushgateway,
-            self.platform.kubeflow_host,
-            self.platform.features.repository,
+            *(params.store.url, params.store.endpoint, params.monitoring.pushgateway, params.mlflow.uri),
+            *(self.platform.kubeflow_host, self.platform.features.repository, serving.oidc.jwks, *serving.webhooks),
         )
         ports = sorted({*network.egress_ports, *filter(None, (_port(url) for url in urls if url))})
         dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
