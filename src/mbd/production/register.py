@@ -81,12 +81,14 @@ def run(
     record = _read(model)
     registered = [_reference(folder, record, model) for folder in references]
     draft = _statement(params, name, model, record, registered, history, key)
-    refuse_revoked(history, registration_facts(history.size, "", draft))
-    if known := _known(history, registration_facts(history.size, "", draft)):
+    wanted = registration_facts(history.size, "", draft)
+    refuse_revoked(history, wanted)
+    if known := _known(history, wanted):
         statement, digest = history.registration(known.digest), known.digest
     else:
         statement = _decided(params, draft, model, features, history)
-        folders = [(model, statement.digests), *zip(references, map(_digests, registered), strict=True)]
+        digests_of = [{WEIGHTS: reference.weights, MODEL: reference.record} for reference in registered]
+        folders = [(model, statement.digests), *zip(references, digests_of, strict=True)]
         files = {digests[file]: folder / file for folder, digests in folders for file in (WEIGHTS, MODEL)}
         digest = registrar.register(statement, files)
     predicate = statement.predicate
@@ -137,10 +139,6 @@ def _reference(folder: Path, model: ModelRecord, model_folder: Path) -> Register
             hint="`mbd train --without MODALITY` on the data of the model makes one",
         )
     return RegisteredReference(without=without, weights=record.sha256, record=sha256_file(folder / MODEL))
-
-
-def _digests(reference: RegisteredReference) -> dict[str, str]:
-    return {WEIGHTS: reference.weights, MODEL: reference.record}
 
 
 def _left_out(model: Path) -> tuple[str, ...]:
