@@ -17,6 +17,7 @@ from mbd.features.availability import (
     reachable_rates,
 )
 from mbd.tensors import Array
+from tests.refusals import refused
 
 TRIPLE = ("text", "audio", "visual")
 
@@ -95,7 +96,7 @@ def test_the_largest_rate_leaves_exactly_one_in_each_row(modalities: int) -> Non
 
 @pytest.mark.parametrize("rate", [0.7, 1.0, -0.1])
 def test_a_rate_that_cannot_be_is_a_usage_error_that_says_what_can(rate: float) -> None:
-    with pytest.raises(UsageError, match="cannot be reached with 3 modalities") as caught:
+    with refused(UsageError, key="evaluation.missing_rates", value=rate) as caught:
         missing_rate_mask(all_of(686, TRIPLE), rate, seed=0)
     assert caught.value.exit_code == ExitCode.USAGE
     assert "from 0.0000 to 0.6667" in str(caught.value)

@@ -18,6 +18,7 @@ from mbd.registry import BACKBONES
 from mbd.steps import features
 from mbd.tensors import Array
 from tests.features.build import shaped_arrays, shaped_set, synthetic_set, write_npz
+from tests.refusals import refused
 
 SHAPES = {
     "text": Shape(kind="tokens", size=(6,), vocabulary=40),
@@ -66,7 +67,7 @@ def test_a_vector_is_listed_by_its_width_alone_as_it_always_was(tmp_path: Path) 
 @pytest.mark.parametrize("backbone", ["joint", "lattice"])
 def test_a_backbone_that_takes_vectors_names_the_modality_its_shape_and_a_hint(backbone: str, shaped: Path) -> None:
     train = BACKBONES.get(backbone).train
-    with pytest.raises(UsageError, match="takes vectors, and text is a tokens 6") as refusal:
+    with refused(UsageError, key="text", value="tokens 6") as refusal:
         train(FeatureSet.open(shaped), load_params(None, []), work=shaped / "none", progress=False)
     assert "features.source.sequences=mean" in (refusal.value.hint or "")
 
@@ -105,9 +106,8 @@ def test_a_row_of_length_0_lacks_the_modality(tmp_path: Path) -> None:
 )
 def test_wrong_arrays_are_refused_with_their_name(key: str, array: Array, problem: str, tmp_path: Path) -> None:
     file = write_npz(tmp_path / "d.npz", shaped_arrays() | {key: array})
-    with pytest.raises(DataError, match=problem) as refusal:
+    with refused(DataError, match=problem, key=key):
         features.run(load_params(None, [f"features.source.path={file}"]), tmp_path / "out")
-    assert refusal.value.key == key
     assert not (tmp_path / "out").exists()
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mbd.errors import DataError
 from mbd.features.media.decoding import even_ordinals, read_frames, read_waveform
 from tests.features.media.build import RATE, moving_colours, tone, write_video, write_wav
+from tests.refusals import refused
 
 
 @given(st.integers(1, 500), st.integers(1, 40))
@@ -96,10 +97,9 @@ def test_what_cannot_be_decoded(tmp_path: Path) -> None:
     playlist = tmp_path / "list.ffconcat"
     playlist.write_text(f"ffconcat version 1.0\nfile {whole.name}\n")
     for path in (noise, empty, sound, holed, playlist):
-        with pytest.raises(DataError, match="the file cannot be decoded") as caught:
+        with refused(DataError, value=path):
             read_frames(path, 2)
-        assert caught.value.value == path
-    with pytest.raises(DataError, match="the file cannot be decoded"):
+    with refused(DataError, value=noise):
         read_waveform(noise, RATE)
     broken = tone(200, 0.2)
     broken[100] = np.nan

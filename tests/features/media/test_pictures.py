@@ -11,7 +11,7 @@ from PIL import Image
 from mbd.errors import UsageError
 from mbd.features.media.frozen import FILE, load_preparation
 from mbd.tensors import Array
-from tests.refusals import about
+from tests.refusals import refused
 
 PLAIN = {"image_processor_type": "ConvNextImageProcessor", "do_rescale": False, "do_normalize": False}
 RESNET_18: dict[str, Any] = {  # as the published ResNet-18 has it
@@ -67,5 +67,5 @@ def test_switched_off_it_is_the_picture_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", [[], {"size": {"longest_edge": 9}, **PLAIN}])
 def test_a_configuration_that_is_not_understood(tmp_path: Path, config: Any) -> None:
-    with pytest.raises(UsageError, check=about("features.source.media.visual_encoder")):
+    with refused(UsageError, key="features.source.media.visual_encoder"):
         prepared(tmp_path, config, picture(20, 20))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mbd.errors import DataError
 from mbd.features.sources.media import read_table
 from tests.features.media.build import write_table
+from tests.refusals import refused
 
 CELL = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
 
@@ -68,5 +69,5 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str | bytes, problem: str,
 
 
 def test_a_missing_table(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the file is missing"):
+    with refused(DataError, key="features.source.path", file=tmp_path / "none.csv"):
         read_table(tmp_path / "none.csv")

@@ -15,7 +15,7 @@ from mbd.features.sources import read_source
 from mbd.params import load_params
 from mbd.steps import features
 from mbd.tensors import Array
-from tests.refusals import about
+from tests.refusals import refused
 
 Segments = dict[str, tuple[Any, Any]]
 FOLDS = {"train": ["a"], "valid": ["b"], "test": ["c"]}
@@ -169,7 +169,7 @@ def test_sequences_are_named_in_the_parameters_and_modalities_chosen(tmp_path: P
     names = "features.source.csd.sequences={text: Words_2.csd, audio: COVAREP.csd, visual: FACET 4.2.csd}"
     assert list(read(tmp_path, names).modalities) == ["text", "audio", "visual"]
     assert list(read(tmp_path, names, "features.source.modalities=[visual, text]").modalities) == ["visual", "text"]
-    with pytest.raises(DataError, match="the file has no modality 'smell'"):
+    with refused(DataError, key="features.source.modalities", file=tmp_path):
         read(tmp_path, names, "features.source.modalities=[text, smell]")
 
 
@@ -180,7 +180,7 @@ def test_whole_numbers_are_classes_when_the_parameters_say_so(tmp_path: Path) ->
     assert (found.task, found.classes) == ("classification", ("0", "1", "2", "3"))
     assert found.splits["train"].labels.tolist() == [1, 2]
     write_csd(tmp_path / "labels.csd", LABELS)
-    with pytest.raises(DataError, check=about("labels")):
+    with refused(DataError, key="labels"):
         read(tmp_path, "features.source.task=classification")
 
 
@@ -278,9 +278,9 @@ def test_damage_has_an_error_of_its_own_that_names_the_file(tmp_path: Path, dama
 
 def test_a_folder_without_sequences_and_no_folder_at_all(tmp_path: Path) -> None:
     write_folder(tmp_path, LABELS)
-    with pytest.raises(DataError, match=r"no \.csd file beside the labels"):
+    with refused(DataError, match=r"no \.csd file", file=tmp_path):
         read(tmp_path)
-    with pytest.raises(DataError, match="no such folder"):
+    with refused(DataError, key="features.source.path", file=tmp_path / "nowhere"):
         read(tmp_path / "nowhere")
 
 
@@ -288,7 +288,7 @@ def test_an_aligned_label_segment_with_two_intervals_is_refused(tmp_path: Path) 
     labels = LABELS | {"b[0]": LABELS["a"]}
     del labels["b"]
     write_folder(tmp_path, labels, text=SPEECH, audio=SPEECH)
-    with pytest.raises(DataError, match="one utterance, but it has 2 intervals"):
+    with refused(DataError, match="2 intervals", key="data/b[0]"):
         read(tmp_path)
 
 

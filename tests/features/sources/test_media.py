@@ -30,6 +30,7 @@ from tests.features.media.build import (
     write_visual_encoder,
     write_wav,
 )
+from tests.refusals import refused
 
 SPLIT_OF = ["train"] * 8 + ["valid"] * 2 + ["test"] * 3
 
@@ -252,9 +253,8 @@ def test_labels_of_classes_are_numbered_in_order(media: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("label", ["good", "", "nan", "inf"])
 def test_a_label_that_is_no_number(media: Path, tmp_path: Path, label: str) -> None:
-    with pytest.raises(DataError, match="a label is not a number") as caught:
+    with refused(DataError, match="not a number", file=media / "labels.csv", key="line 3, column label") as caught:
         read(media, tmp_path, table=labelled(media, ["1", label]))
-    assert (caught.value.file, caught.value.key) == (media / "labels.csv", "line 3, column label")
     assert caught.value.hint is not None
     if not label:
         with pytest.raises(DataError, match="a label is empty"):
@@ -263,16 +263,12 @@ def test_a_label_that_is_no_number(media: Path, tmp_path: Path, label: str) -> N
 
 def test_a_listed_file_that_is_missing_or_broken_is_named_with_its_cell(media: Path, tmp_path: Path) -> None:
     table = edited(media, "missing.csv", {4: "clip2_0,clips/none.mp4,good,1,train,speaker2"})
-    with pytest.raises(DataError, match="the file is missing") as caught:
+    with refused(DataError, file=media / table, key="line 4, column video", value="clips/none.mp4"):
         read(media, tmp_path, table=table)
-    assert (caught.value.file, caught.value.key) == (media / table, "line 4, column video")
-    assert caught.value.value == "clips/none.mp4"
-    (media / "clips" / "broken.mp4").write_bytes((media / "clips" / "0.mp4").read_bytes()[:200])
+    (broken := media / "clips" / "broken.mp4").write_bytes((media / "clips" / "0.mp4").read_bytes()[:200])
     table = edited(media, "broken.csv", {4: "clip2_0,clips/broken.mp4,good,1,train,speaker2"})
-    with pytest.raises(DataError, match="the file cannot be decoded") as caught:
+    with refused(DataError, match="cannot be decoded", file=media / table, key="line 4, column video", value=broken):
         run(media, tmp_path / "cache", tmp_path / "out", table=table)
-    assert (caught.value.file, caught.value.key) == (media / table, "line 4, column video")
-    assert caught.value.value == media / "clips" / "broken.mp4"
     assert not (tmp_path / "out").exists()
 
 
@@ -298,6 +294,6 @@ def test_what_decodes_and_encodes_is_loaded_only_when_something_has_to_be() -> N
 
 def test_encoders_are_only_asked_for_where_they_are_needed(media: Path, tmp_path: Path) -> None:
     unpinned = "media.text_encoder=bert-base-uncased"
-    with pytest.raises(UsageError, match="needs the full commit"):
+    with refused(UsageError, key="features.source.media.text_revision", value=None):
         read(media, tmp_path, unpinned)
     assert list(read(media, tmp_path, unpinned, "modalities=[visual]").modalities) == ["visual"]

@@ -14,7 +14,7 @@ from mbd.features.sources import read_source
 from mbd.params import load_params
 from mbd.steps import features
 from tests.features.hostile import call, name, text, whole
-from tests.refusals import about
+from tests.refusals import refused
 
 SIZES = {"train": 30, "valid": 9, "test": 12}
 POLARITIES = np.array(["Negative", "Neutral", "Positive"])
@@ -146,7 +146,7 @@ def test_lengths_longer_than_the_sequence_are_cut_and_noted(tmp_path: Path) -> N
 def test_modalities_can_be_chosen(tmp_path: Path) -> None:
     file = write(tmp_path / "d.pkl", mmsa())
     assert read(file, "features.source.modalities=[visual, text]").modalities == {"visual": 20, "text": 8}
-    with pytest.raises(DataError, match="no modality 'smell'") as refusal:
+    with refused(DataError, key="features.source.modalities", file=file) as refusal:
         read(file, "features.source.modalities=[text, smell]")
     assert "text, audio, visual" in str(refusal.value)
 
@@ -214,22 +214,20 @@ def test_annotations_are_the_classes_where_there_are_no_numbers(tmp_path: Path) 
 def test_what_is_wrong_is_named_with_its_place(wrong: Any, problem: str, key: str | None, tmp_path: Path) -> None:
     content = mmsa()
     wrong(content)
-    with pytest.raises(DataError, match=problem) as refusal:
+    with refused(DataError, match=problem, key=key, file=tmp_path / "d.pkl") as refusal:
         read(write(tmp_path / "d.pkl", content))
-    assert refusal.value.key == key
-    assert refusal.value.file == tmp_path / "d.pkl"
     assert refusal.value.hint
 
 
 def test_classes_that_are_not_whole_numbers_are_refused(tmp_path: Path) -> None:
     content = mmsa()
     content["test"]["classification_labels"][3] = np.nan
-    with pytest.raises(DataError, check=about("labels")):
+    with refused(DataError, key="labels"):
         read(write(tmp_path / "d.pkl", content), "features.source.mmsa.labels=classification")
 
 
 def test_another_pickle_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="a dictionary with train, valid and test"):
+    with refused(DataError, value="tuple"):
         read(write(tmp_path / "d.pkl", ({}, [])))
 
 

@@ -14,6 +14,7 @@ from mbd.features.sources import read_source
 from mbd.params import load_params
 from mbd.steps import features
 from tests.features.build import npz_arrays, small_collection, write_npz
+from tests.refusals import refused
 
 SPLITS = ("train", "valid", "test")
 
@@ -140,7 +141,7 @@ def test_a_variant_is_taken_only_when_asked_for(tmp_path: Path) -> None:
 
 def test_a_modality_that_is_not_there_is_named(tmp_path: Path) -> None:
     file = write_npz(tmp_path / "d.npz", npz_arrays(small_collection()))
-    with pytest.raises(DataError, match="no modality 'smell'") as refusal:
+    with refused(DataError, key="features.source.modalities", file=file) as refusal:
         read(file, "features.source.modalities=[text, smell]")
     assert "text, audio, visual" in str(refusal.value)
 
@@ -150,15 +151,13 @@ def test_objects_are_not_read_and_the_array_is_named(tmp_path: Path, save: Calla
     arrays = npz_arrays(small_collection())
     arrays["train_ids"] = arrays["train_ids"].astype(object)
     save(tmp_path / "d.npz", **arrays)
-    with pytest.raises(DataError, match="Python objects") as refusal:
+    with refused(DataError, key="train_ids", value=None):
         read(tmp_path / "d.npz")
-    assert refusal.value.key == "train_ids"
 
 
 def test_a_file_with_other_names_is_told_how_to_name_its_arrays(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no array belongs to a split") as refusal:
+    with refused(DataError, value="X, y") as refusal:
         read(write_npz(tmp_path / "d.npz", {"X": np.ones((3, 2)), "y": np.ones(3)}))
-    assert refusal.value.value == "X, y"
     assert "train_text" in (refusal.value.hint or "")
 
 
@@ -166,9 +165,8 @@ def test_an_array_of_five_dimensions_is_refused_and_not_left_out_silently(tmp_pa
     arrays = npz_arrays(small_collection())
     arrays |= {f"{split}_audio": arrays[f"{split}_audio"][:, :, None, None, None] for split in SPLITS}
     file = write_npz(tmp_path / "d.npz", arrays)
-    with pytest.raises(DataError, match="two, three or four dimensions") as refusal:
+    with refused(DataError, key="train_audio", value=(24, 3, 1, 1, 1)):
         read(file)
-    assert refusal.value.key == "train_audio"
     assert read(file, "features.source.modalities=[text, visual]").modalities == {"text": 5, "visual": 4}
 
 
@@ -181,7 +179,7 @@ def test_arrays_that_are_no_modality_are_noted(tmp_path: Path) -> None:
 def test_texts_as_features_are_refused(tmp_path: Path) -> None:
     arrays = npz_arrays(small_collection())
     arrays["train_text"] = np.full(arrays["train_text"].shape, "happy")
-    with pytest.raises(DataError, match="train_text must be numbers"):
+    with refused(DataError, key="train_text", value=["happy"]):
         read(write_npz(tmp_path / "d.npz", arrays))
 
 
@@ -189,7 +187,7 @@ def test_texts_as_labels_are_classes_if_all_of_them_are_texts(tmp_path: Path) ->
     arrays = npz_arrays(small_collection())
     texts = {f"{split}_labels": np.where(arrays[f"{split}_labels"] > 0, "glad", "sad") for split in SPLITS}
     assert read(write_npz(tmp_path / "d.npz", arrays | texts)).classes == ("glad", "sad")
-    with pytest.raises(DataError, match="texts in some splits"):
+    with refused(DataError, key="labels", value=None):
         read(write_npz(tmp_path / "d.npz", arrays | {"train_labels": texts["train_labels"]}))
 
 
@@ -202,7 +200,7 @@ def test_scores_that_look_like_classes_are_noted(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_or_another_format_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="file is missing"):
+    with refused(DataError, key="features.source.path", file=tmp_path / "none.npz"):
         read(tmp_path / "none.npz")
     np.save(tmp_path / "single.npy", np.ones(3))
     with pytest.raises(DataError, match=r"not an \.npz archive"):
@@ -228,7 +226,6 @@ def test_a_modality_with_an_unsafe_name_is_refused_and_nothing_is_written(tmp_pa
     file = write_npz(tmp_path / "d.npz", arrays)
     params = load_params(None, ["features.source.kind=npz", f"features.source.path={file}"])
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(DataError, match="cannot be the name of a modality") as refused:
+    with refused(DataError, file=file, value=repr(name)):
         features.run(params, tmp_path / "deep" / "er" / "out")
-    assert refused.value.file == str(file)
     assert [path for path in sorted(tmp_path.rglob("*")) if path not in before and path.is_file()] == []

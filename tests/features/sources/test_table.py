@@ -16,7 +16,7 @@ from mbd.errors import DataError
 from mbd.features.rows import Collection
 from mbd.features.sources import kind_of, read_source
 from mbd.params import load_params
-from tests.refusals import about
+from tests.refusals import refused
 
 ROWS = 40
 DRAW = np.random.default_rng(0)
@@ -111,7 +111,7 @@ def test_an_empty_cell_is_a_missing_modality_that_is_counted_or_an_error(tmp_pat
     assert collection.splits["train"].available["my voice"].tolist() == [n != 3 for n in range(24)]
     assert not collection.splits["train"].features["my voice"][3].any()
     assert collection.notes["rows without my voice"] == "2, because a cell is empty"
-    with pytest.raises(DataError, check=about("column my voice_1, row 4")):
+    with refused(DataError, key="column my voice_1, row 4"):
         read(table, "features.source.table.empty=refuse")
 
 
@@ -202,12 +202,12 @@ def test_the_kind_is_inferred_from_the_path(tmp_path: Path) -> None:
     lists.write_text('id,label,split,video\na,1,train,"[1, 2]"\n')
     assert [kind(tmp_path / "a.npz"), kind(media), kind(lists)] == ["npz", "media", "table"]
     assert kind_of(load_params(None, []).features.source) == "synthetic"
-    with pytest.raises(DataError, match="not of the kind npz") as caught:
+    with refused(DataError, key="features.source.kind", file=media) as caught:
         kind(media, "features.source.kind=npz")
     assert "it looks like media" in str(caught.value)
     for name, hint in {"a.docx": "npz, table", "a.xlsx": "save it as CSV", "a.pt": "`mbd import --weights`"}.items():
         (tmp_path / name).write_text("")
-        with pytest.raises(DataError, match="cannot be recognised") as caught:
+        with refused(DataError, key="features.source.kind", file=tmp_path / name) as caught:
             kind(tmp_path / name)
         assert hint in str(caught.value.hint)
 
