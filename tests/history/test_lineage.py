@@ -13,7 +13,7 @@ from mbd.verifier.bundle import Bundle
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace
 from tests.history.budgets import Releases, check_a_lost_ledger_is_noticed_and_can_be_restored
-from tests.refusals import about, in_file
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def test_a_lost_lineage_key_is_noticed(releases: Releases) -> None:
     releases.certify("first")
     releases.publish("first")
     (releases.authority.folder / "keys" / LINEAGE_KEY).unlink()
-    with pytest.raises(UsageError, check=in_file(releases.authority.folder / "keys" / LINEAGE_KEY)):
+    with refused(UsageError, file=releases.authority.folder / "keys" / LINEAGE_KEY):
         releases.certify("first")
     make_keys(releases.authority.folder / "keys", "signer", if_none=True)
-    with pytest.raises(DataError, check=about("certificate.lineage_key")):
+    with refused(DataError, key="certificate.lineage_key"):
         releases.certify("first")
 
 
@@ -65,11 +65,11 @@ def test_a_damaged_lineage_key_is_refused(authority: CertificateAuthority) -> No
     file = authority.folder / "keys" / LINEAGE_KEY
     for content in (b"", b"00" * 31, b"not hexadecimal", b"\xff" * 32):
         file.write_bytes(content)
-        with pytest.raises(UsageError, check=in_file(file)):
+        with refused(UsageError, file=file):
             read_lineage_key(authority.params().certificate)
 
 
 def test_a_lineage_key_that_others_can_read_is_refused(authority: CertificateAuthority) -> None:
     (authority.folder / "keys" / LINEAGE_KEY).chmod(0o644)
-    with pytest.raises(UsageError, check=in_file(authority.folder / "keys" / LINEAGE_KEY)):
+    with refused(UsageError, file=authority.folder / "keys" / LINEAGE_KEY):
         read_lineage_key(authority.params().certificate)

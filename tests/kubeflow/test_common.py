@@ -17,6 +17,7 @@ from mbd.params import Params, load_params, to_yaml
 from mbd.remote_errors import PATIENCE
 from tests.http_servers import in_background
 from tests.kubeflow.workspace import PlainArtifact
+from tests.refusals import refused
 
 
 def test_only_what_differs_from_the_defaults_travels() -> None:
@@ -33,7 +34,7 @@ def test_a_setting_of_a_task_goes_on_top() -> None:
 
 def test_an_image_with_other_defaults_is_refused() -> None:
     text = write_params(Params())
-    with pytest.raises(UsageError, match="defaults in this image"):
+    with refused(UsageError, key="platform.image"):
         read_params(text.replace("{}\n", "training: {epochs: 3}\n"))
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.kubeflow import tasks
 from mbd.kubeflow.data import SHARED_FOLDER, feature_set
@@ -15,6 +14,7 @@ from tests.digests import path_digest
 from tests.features.build import synthetic_set
 from tests.features.dvc_repository import SampleRepository, isolated
 from tests.kubeflow.workspace import ArtifactWorkspace, as_settings, sealing
+from tests.refusals import refused, refused_as_encrypted
 from tests.shredding.build import files_with, windows
 
 TENSORS = {"_rows", "text", "audio", "visual"}
@@ -52,7 +52,7 @@ def test_what_steps_on_one_machine_share_is_encrypted_by_modality(
     Keyring.of(params.shredding).destroy("synthetic-mosi", ("audio",), ("features",), "request 17")
     with feature_set(data.folder, params) as folder:
         read_all(folder, "audio")
-    with pytest.raises(KeyDestroyedError, match="request 17") as caught, feature_set(data.folder, params) as folder:
+    with refused(KeyDestroyedError) as caught, feature_set(data.folder, params) as folder:
         read_all(folder)
     assert str(caught.value.file).startswith(str(shared / "splits"))
     assert str(caught.value.file).endswith("/audio.safetensors.mbdx")
@@ -92,14 +92,14 @@ def test_an_encrypted_revision_is_opened_for_the_step_only(
     assert audio
     assert list(files_with(tmp_path, audio)) == []
     off = artifacts.values(revision, "shredding.enabled=false")
-    with pytest.raises(UsageError, match="the folder is encrypted"), feature_set(data.folder, off):
+    with refused_as_encrypted(), feature_set(data.folder, off):
         pass
 
     lineage = FeatureSet.open(repository.folder / "build" / "features").manifest.name
     Keyring.of(params.shredding).destroy(lineage, ("audio",), ("features",), "request 17")
     with feature_set(data.folder, params) as folder:
         read_all(folder, "audio")
-    with pytest.raises(DataError, match="request 17") as caught, feature_set(data.folder, params) as folder:
+    with refused(KeyDestroyedError) as caught, feature_set(data.folder, params) as folder:
         read_all(folder)
     assert str(caught.value.file).startswith("build/features/splits/")
     tasks.features(

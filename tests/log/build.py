@@ -9,13 +9,17 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
+
+from mbd.errors import VerificationError
 from mbd.log.append import append_leaf
 from mbd.log.check import adopt_log, check_log
-from mbd.log.checkpoint import Inclusion
-from mbd.log.reader import Log
+from mbd.log.checkpoint import Inclusion, UnknownLogKeyError
+from mbd.log.reader import Log, LogDamagedError
 from mbd.log.tiles import claim_name
 from mbd.storage.folder import FolderStore
 from mbd.storage.store import Store
+from tests.refusals import refused
 from tests.trust.keys import Keys, keys_in, leaf
 
 
@@ -93,3 +97,30 @@ def assert_whole(place: LogLocation, numbers: set[int]) -> None:
     entries = [entry for _, entry in place.log.entries()]
     assert sorted(entries) == sorted(leaf(number) for number in numbers)
     assert not list(place.store.unfinished())
+
+
+def refused_as_shrunk() -> pytest.RaisesExc[VerificationError]:
+    """Return what expects that the log is older than one that was seen or signed."""
+    return refused(VerificationError, match="has shrunk")
+
+
+def refused_as_copy() -> pytest.RaisesExc[VerificationError]:
+    """Return what expects that the log was continued in another place."""
+    return refused(VerificationError, match="gone on elsewhere")
+
+
+def refused_as_unknown() -> pytest.RaisesExc[VerificationError]:
+    """Return what expects that this machine has not signed the log before."""
+    return refused(VerificationError, match="has never signed the log")
+
+
+def refused_as_untrusted(
+    why: str, kind: type[VerificationError] = UnknownLogKeyError
+) -> pytest.RaisesExc[VerificationError]:
+    """Return what expects that a checkpoint cannot be trusted, and says this of it."""
+    return refused(kind, match=f"cannot be trusted: .*{why}")
+
+
+def refused_claim(place: int) -> pytest.RaisesExc[LogDamagedError]:
+    """Return what expects that a place of the log is claimed for something that is no statement of ours."""
+    return refused(LogDamagedError, match="must not be logged", file=claim_name(place))

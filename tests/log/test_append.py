@@ -9,11 +9,12 @@ import pytest
 
 from mbd.errors import UsageError, VerificationError
 from mbd.log.append import append_leaf
+from mbd.log.reader import LogDamagedError
 from mbd.log.tiles import Tile, claim_name, index_name, old_checkpoint_name
 from mbd.storage.store import Store
 from tests.certificate.killing import CountingStore, Moment, killed_at, side_by_side
 from tests.log.build import LogLocation, assert_whole, log_of
-from tests.refusals import about
+from tests.refusals import refused
 from tests.trust.keys import Keys, keys_in, leaf
 
 
@@ -162,23 +163,23 @@ def test_a_damaged_log_is_not_continued(three: LogLocation, tmp_path: Path) -> N
         place = three.copy(tmp_path / name.replace("/", "-") / content.hex()[:8])
         place.file(name).parent.mkdir(parents=True, exist_ok=True)
         place.file(name).write_bytes(content)
-        with pytest.raises(VerificationError, match="damaged"):
+        with refused(LogDamagedError):
             place.append(3)
 
 
 def test_an_index_that_names_another_place_is_noticed(three: LogLocation, tmp_path: Path) -> None:
     place = three.copy(tmp_path / "store")
     place.file(index_name(leaf(1))).write_bytes(b"2")
-    with pytest.raises(VerificationError, match="not in the log"):
+    with refused(VerificationError, match="not in the log"):
         place.append(1)
     for unreadable in (b"x", b"9" * 5000):
         place.file(index_name(leaf(1))).write_bytes(unreadable)
-        with pytest.raises(VerificationError, match="unreadable"):
+        with refused(LogDamagedError, file=index_name(leaf(1))):
             place.append(1)
 
 
 def test_only_the_logs_own_key_appends(three: LogLocation, tmp_path: Path) -> None:
     other = keys_in(tmp_path)
     for keys in (other, Keys(three.keys.folder)):
-        with pytest.raises(UsageError, check=about("certificate.log_signer")):
+        with refused(UsageError, key="certificate.log_signer"):
             append_leaf(three.store, leaf(9), keys.signer(), three.keys.trust)

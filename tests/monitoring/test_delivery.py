@@ -13,6 +13,7 @@ from mbd.params.operations import MonitoringSettings
 from tests.http_servers import in_background
 from tests.integration.servers.process import free_port
 from tests.monitoring.page import ExporterPage
+from tests.refusals import refused
 
 GROUP = {"step": "delete", "model": "sentiment"}
 
@@ -66,7 +67,7 @@ def settings(url: str) -> MonitoringSettings:
 
 
 def test_an_unreachable_gateway_is_one_error_with_a_hint() -> None:
-    with pytest.raises(PushError, match=r"did not accept the metrics.*refused") as caught:
+    with refused(PushError, key="monitoring.pushgateway") as caught:
         push(settings(f"http://127.0.0.1:{free_port()}"), GROUP, success(1))
     assert "mbd doctor" in str(caught.value)
 

@@ -11,10 +11,9 @@ from tests.monitoring.page import ExporterPage
 
 def test_a_missing_or_unknown_label_is_refused() -> None:
     samples = Samples()
-    with pytest.raises(ValueError, match="label names"):
-        samples.set(metrics.REQUESTS, 1, model="sentiment")
-    with pytest.raises(ValueError, match="label names"):
-        samples.set(metrics.REQUESTS, 1, model="sentiment", state="received", id="0123")
+    for labels in ({}, {"state": "received", "id": "0123"}):
+        with pytest.raises(ValueError, match="label names"):
+            samples.set(metrics.REQUESTS, 1, model="sentiment", **labels)
 
 
 def test_the_text_holds_only_these_samples_without_creation_times() -> None:

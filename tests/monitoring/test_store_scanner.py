@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from mbd.errors import DataError
 from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.request import Lease
 from mbd.log.tiles import CHECKPOINT
@@ -14,6 +13,7 @@ from mbd.storage.store import StoreError
 from mbd.trust.keys import revoke_key
 from mbd.trust.trust_file import read_trust
 from tests.monitoring.golden_store import GoldenStore, days_from_now
+from tests.refusals import refused_as_unreadable
 
 
 def file_of(lifecycle_store: GoldenStore, name: str) -> Path:
@@ -185,7 +185,7 @@ def test_a_missing_or_suddenly_empty_store_is_an_error(lifecycle_store: GoldenSt
 
 def test_without_a_trust_file_nothing_is_looked_at(lifecycle_store: GoldenStore) -> None:
     lifecycle_store.trust_file.unlink()
-    with pytest.raises(DataError, match="trust file"):
+    with refused_as_unreadable(lifecycle_store.trust_file):
         lifecycle_store.scanner().scan()
 
 

@@ -1,17 +1,15 @@
 """A person's deletion whose certificate was withdrawn is carried out again, alone or with what has come in since."""
 
-import pytest
-
 from mbd.certificate.compose import compose_revocation
 from mbd.certificate.guard import admit
 from mbd.certificate.publish import announce
-from mbd.errors import VerificationError
 from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import NothingHeldStatement
 from mbd.production.request_store import RequestStore
 from mbd.production.submit import submit
 from mbd.records import now
 from mbd.steps.publish import open_publisher
+from tests.history.revocations import not_admitted
 from tests.production.registering import NAME, Production
 from tests.production.test_persons import ask, carry_out, person_in, production, trained
 
@@ -24,7 +22,7 @@ def withdraw(production: Production, request: DeletionRequest) -> None:
     announce(statement, production.params.certificate, open_publisher(production.params, production.url))
     current = production.known().current
     if current is None:
-        with pytest.raises(VerificationError, match="is not admitted"):
+        with not_admitted():
             admit(production.model, production.store, production.trust)
 
 

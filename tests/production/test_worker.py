@@ -9,11 +9,12 @@ import pytest
 
 from mbd.certificate.compose import compose_revocation
 from mbd.certificate.publish import Publisher, announce
-from mbd.errors import DataError, UsageError, VerificationError
+from mbd.errors import DataError, UsageError
 from mbd.formats.files import CERTIFICATE, WEIGHTS
 from mbd.formats.layout import certificate_name
 from mbd.formats.request import Lease
 from mbd.history.replay import read_history
+from mbd.log.reader import LogDamagedError
 from mbd.log.tiles import claim_name
 from mbd.model.checkpoint import load_model
 from mbd.params import load_params
@@ -29,6 +30,7 @@ from mbd.trust.commitments import read_lineage_key
 from mbd.trust.keys import load_signer, make_keys
 from mbd.trust.trust_file import read_trust
 from tests.certificate.authority import key_settings
+from tests.log.build import refused_as_shrunk
 from tests.production.disclosed import check_only_what_is_disclosed_is_published
 from tests.production.planted import (
     DEAD,
@@ -46,6 +48,7 @@ from tests.production.planted import (
     submitted,
 )
 from tests.production.small import SETTINGS
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -127,7 +130,7 @@ def test_a_decision_of_another_batch_is_not_published(worker: Worker, caplog: py
 def test_the_given_model_must_be_of_the_lineage_of_the_current_release(worker: Worker, other_model: Path) -> None:
     first = carried_out(worker, "audio")
     request = submitted(worker, "visual")
-    with pytest.raises(UsageError, match="the log has another model as the current release"):
+    with refused(UsageError, key="--model", file=other_model / WEIGHTS):
         list(replace(worker, model=other_model).run())
     assert worker.request_store.get(request.id).state == "received"
     ((done, _),) = replace(worker, model=None).run()
@@ -136,7 +139,7 @@ def test_the_given_model_must_be_of_the_lineage_of_the_current_release(worker: W
 
 def test_the_first_deletion_needs_a_model(worker: Worker) -> None:
     submitted(worker, "audio")
-    with pytest.raises(UsageError, match="the log has no release of this model"):
+    with refused(UsageError, key="--model", value="sentiment"):
         list(replace(worker, model=None).run())
 
 
@@ -182,7 +185,7 @@ def test_a_signed_certificate_of_an_abandoned_batch_is_not_published_later(
     store.create(certificate_name(decision.certificate), envelope)
     store.create(claim_name(1), bytes.fromhex(decision.certificate))
     submitted(worker, "text")
-    with pytest.raises(VerificationError, match="visual is revoked for"):
+    with refused(LogDamagedError, match="visual is revoked", file=claim_name(1)):
         list(worker.run())
     assert decision.certificate not in read_history(store, trust).certificates
 
@@ -205,7 +208,7 @@ def test_a_store_that_was_rolled_back_is_refused(worker: Worker, tmp_path: Path)
     assert {done.state for done, _ in worker.run()} == {"certified"}
     shutil.rmtree(tmp_path / "store")
     shutil.copytree(tmp_path / "backup", tmp_path / "store")
-    with pytest.raises(VerificationError, match="the log has shrunk"):
+    with refused_as_shrunk():
         list(worker.run())
 
 

@@ -21,6 +21,8 @@ from mbd.verifier.bundle import Bundle
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace
 from tests.integration.command import mbd
+from tests.log.build import refused_as_untrusted
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -104,12 +106,12 @@ def test_a_model_certified_by_an_untrusted_key_is_not_admitted(
     authority: CertificateAuthority, model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     stranger = CertificateAuthority.make(model_workspace, tmp_path / "stranger")
-    with pytest.raises(VerificationError, match="cannot be trusted"):
+    with refused_as_untrusted("it is of the log"):
         admit(model_workspace.deletion("surgery"), authority.store, stranger.trust)
 
 
 def test_a_folder_without_weights_is_bad_data(authority: CertificateAuthority, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no weights"):
+    with refused(DataError, file=tmp_path / "model.safetensors"):
         admit(tmp_path, open_store(authority.url), authority.trust)
 
 

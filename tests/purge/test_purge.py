@@ -3,8 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pytest
-
 from mbd.errors import UsageError
 from mbd.files import sha256_file
 from mbd.formats.statement import PurgeStatement, to_payload
@@ -12,6 +10,7 @@ from mbd.history.entries import read_entry
 from mbd.history.tombstones import store_tombstones
 from mbd.records import now
 from tests.purge.workspace import PurgeWorkspace, digests_below, holding
+from tests.refusals import refused
 
 
 def test_after_a_purge_no_place_holds_an_old_byte_and_nothing_else_has_changed(purge_workspace: PurgeWorkspace) -> None:
@@ -142,5 +141,5 @@ def test_weights_committed_to_git_are_reported_and_the_history_is_kept(purge_wor
 
 def test_the_released_model_is_never_purged(purge_workspace: PurgeWorkspace) -> None:
     released = sha256_file(purge_workspace.authority.model_workspace.deletion("surgery") / "model.safetensors")
-    with pytest.raises(UsageError, match="a file of a released model"):
+    with refused(UsageError, key="purge.also", value=released):
         purge_workspace.purge(f"purge.also=[{released}]")
