@@ -14,6 +14,7 @@ from mbd.errors import UsageError
 from mbd.files import file_digests, write_file
 from mbd.outputs import whole_folder
 from tests.digests import path_digest
+from tests.refusals import refused
 
 
 def fill(out: Path, text: str, step: str = "features") -> None:
@@ -53,10 +54,10 @@ def test_the_same_step_may_write_again(tmp_path: Path) -> None:
 
 def test_a_folder_of_someone_else_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="did not write"):
+    with refused(UsageError, match="did not write", key="--out", value=tmp_path):
         fill(tmp_path, "x")
     fill(tmp_path / "model", "weights", step="train")
-    with pytest.raises(UsageError, match="mbd features"):
+    with refused(UsageError, match="mbd features", key="--out", value=tmp_path / "model"):
         fill(tmp_path / "model", "x")
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 

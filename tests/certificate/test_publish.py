@@ -20,7 +20,7 @@ from tests.certificate.killing import CountingStore, Moment, killed_at, side_by_
 from tests.certificate.publishing import assert_free_of, killed_at_random, one_certificate, publish_into, secrets_of
 from tests.certificate.tampering import read_tree
 from tests.log.build import become_another_machine
-from tests.refusals import about
+from tests.refusals import refused
 
 POINTS = 50
 
@@ -142,7 +142,7 @@ def test_an_untrusted_log_key_is_refused(
     stranger = CertificateAuthority.make(model_workspace, tmp_path / "stranger")
     params = prepared.params(f"certificate.log_signer=file:{stranger.folder}/keys/log.pem")
     url = f"file://{tmp_path}/store"
-    with pytest.raises(UsageError, check=about("certificate.log_signer")):
+    with refused(UsageError, key="certificate.log_signer"):
         publish.run(params, prepared.bundle("exact"), prepared.model_workspace.deletion("exact"), url)
     assert not [s.name for s in open_store(url).list("certificates/")]
 

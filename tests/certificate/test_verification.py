@@ -29,6 +29,7 @@ from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSOR
 from mbd.verifier.verdict import REPLACEMENT, SIGNATURES, STANDING, WITHDRAWAL
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, ModelWorkspace
+from tests.refusals import refused
 
 EVERY_CHECK = {
     *(SCHEMA, CANONICAL, SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT, *STANDING),
@@ -351,7 +352,7 @@ def test_a_statement_about_a_certificate_is_not_a_certificate(model_workspace: M
 def test_a_missing_certificate_is_an_error(authority: CertificateAuthority, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no certificate in this folder"):
         from_folder(tmp_path)
-    with pytest.raises(DataError, match="no such certificate"):
+    with refused(DataError, file=f"{authority.url}/certificates/{'0' * 64}/{CERTIFICATE}"):
         authority.verify_in_store("0" * 64, tmp_path)
 
 
@@ -378,5 +379,5 @@ def test_an_object_that_was_exchanged_in_the_store_is_named(model_workspace: Mod
     verdict = authority.verify_in_store(digest, tmp_path / "there")
     assert outcomes(verdict, "failed") == {digest_name(WEIGHTS)}
     (tmp_path / "authority" / "store" / certificate_name(digest)).write_bytes(b"{}")
-    with pytest.raises(VerificationError, match="does not have the expected digest"):
+    with refused(VerificationError, key=certificate_name(digest)):
         authority.verify_in_store(digest, tmp_path / "elsewhere")

@@ -19,6 +19,7 @@ from mbd.training.module import train_module
 from mbd.training.trained import Trained
 from tests.deletion.fixed_shapes import NormedTrunk
 from tests.features.build import synthetic_set
+from tests.refusals import refused
 
 AUDIO = DeletionTarget(modalities=("audio",))
 BRANCHES = "model.branches={audio: [encoders.audio]}"
@@ -105,9 +106,8 @@ def test_exact_releases_the_same_bytes_whatever_the_audio_of_any_row(name: str, 
 
 @pytest.mark.parametrize("name", UNBRANCHED)
 def test_surgery_of_inputs_alone_is_refused(name: str, data: Path) -> None:
-    with pytest.raises(UsageError) as refusal:
+    with refused(UsageError, key="model.branches.audio"):
         surgery.delete(AUDIO, model_before(data, name, data), params_of(name))
-    assert refusal.value.key == "model.branches.audio"
 
 
 def test_the_cut_of_a_low_rank_fusion_is_compared_without_the_modality(data: Path) -> None:

@@ -11,7 +11,7 @@ from mbd.deletion.selection import nothing_salient, select
 from mbd.errors import UsageError
 from mbd.params.deletion import SurgerySettings
 from mbd.tensors import Array
-from tests.refusals import about
+from tests.refusals import refused
 
 SHAPES = {"b.bias": (7,), "a.weight": (6, 11), "c.weight": (40, 3)}
 SIZE = sum(int(np.prod(shape)) for shape in SHAPES.values())
@@ -129,7 +129,7 @@ def test_nothing_salient_is_an_empty_selection_only_where_it_is_asked_for() -> N
 
 
 def test_a_budget_of_no_parameter_is_refused() -> None:
-    with pytest.raises(UsageError, check=about("deletion.surgery.budget")):
+    with refused(UsageError, key="deletion.surgery.budget"):
         select(values(0, 5), values(1, 5), SurgerySettings(budget=1e-4))
 
 

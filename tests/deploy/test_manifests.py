@@ -19,6 +19,7 @@ from mbd.errors import UsageError
 from mbd.params import Params, load_params
 from tests.docs.blocks import CLUSTER as OF_WALK
 from tests.docs.blocks import REPOSITORY, blocks
+from tests.refusals import refused
 
 DEPLOY = REPOSITORY / "deploy"
 KUBERNETES = "1.32"
@@ -233,9 +234,8 @@ def test_only_the_worker_has_a_gpu_and_only_where_the_parameters_ask_for_one(
 def test_secrets_are_made_of_files_and_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = DeployValues.model_validate({"secrets": {"source": "files", "folder": str(tmp_path)}})
     params = on_cluster()
-    with pytest.raises(UsageError, match="environment variable") as caught:
+    with refused(UsageError, key="secrets.source", value="$AWS_ACCESS_KEY_ID"):
         render(values, params)
-    assert caught.value.value == "$AWS_ACCESS_KEY_ID"
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, f"the {name}")
     with pytest.raises(UsageError, match="cannot be read"):
@@ -249,16 +249,14 @@ def test_secrets_are_made_of_files_and_of_the_environment(tmp_path: Path, monkey
 
 
 def test_without_secrets_for_its_services_there_is_no_deployment() -> None:
-    with pytest.raises(UsageError) as caught:
+    with refused(UsageError, key="platform.keys_secret"):
         render(DeployValues(), Params())
-    assert caught.value.key == "platform.keys_secret"
 
 
 def test_an_unknown_value_is_refused_with_the_nearest_known_key(tmp_path: Path) -> None:
     (tmp_path / "values.yaml").write_text("serve: {replica: 3}")
-    with pytest.raises(UsageError) as caught:
+    with refused(UsageError, key="serve.replica"):
         read_values(tmp_path / "values.yaml")
-    assert caught.value.key == "serve.replica"
 
 
 def strict(required: str, **properties: Document) -> Document:

@@ -25,6 +25,7 @@ from tests.model.modules import (
     Tensors,
     WrappedSixStreams,
 )
+from tests.refusals import refused
 
 
 class Inputs(nn.Module):
@@ -111,9 +112,8 @@ def test_the_source_of_a_factory_has_the_digest_of_its_file() -> None:
     ],
 )
 def test_a_factory_that_cannot_be_imported_is_named(path: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message) as refusal:
+    with refused(UsageError, match=message, key="model.backbone", value=path):
         load_factory(path)
-    assert refusal.value.value == path
 
 
 def test_a_factory_that_fails_for_the_shapes_given_is_named_with_them() -> None:
@@ -136,7 +136,7 @@ def test_a_factory_that_returns_no_module_is_refused() -> None:
 def test_a_wrong_output_shape_is_refused(outputs: int) -> None:
     architecture = Architecture(LateFusion, VECTORS, outputs)
     architecture.check(architecture.build())
-    with pytest.raises(UsageError, match="one row of 2 numbers"):
+    with refused(UsageError, match="one row of 2 numbers"):
         Architecture(LateFusion, VECTORS, 2).check(architecture.build())
 
 
@@ -149,9 +149,8 @@ def test_a_wrong_output_shape_is_refused(outputs: int) -> None:
     ],
 )
 def test_branches_that_do_not_exist_or_never_run_are_refused(branches: dict[str, list[str]], message: str) -> None:
-    with pytest.raises(UsageError, match=message) as refusal:
+    with refused(UsageError, match=message, key="model.branches.audio"):
         Architecture(WrappedSixStreams, SEQUENCES, 1, branches=branches).build()
-    assert refusal.value.key == "model.branches.audio"
 
 
 def test_a_branch_without_an_axis_of_rows_is_refused() -> None:
@@ -164,7 +163,7 @@ def test_a_branch_without_an_axis_of_rows_is_refused() -> None:
             scores: Tensor = super().forward(features, available) + 0 * self.mean(features["audio"]).mean()
             return scores
 
-    with pytest.raises(UsageError, match="no axis of rows"):
+    with refused(UsageError, match="no axis of rows", key="model.branches.audio"):
         Architecture(Pooled, VECTORS, 1, branches={"audio": ["mean"]}).build()
 
 

@@ -33,6 +33,7 @@ from tests.model.modules import (
     Tensors,
     WrappedSixStreams,
 )
+from tests.refusals import refused
 
 SHRINKING = {
     "late fusion": Architecture(LateFusion, VECTORS, 1, {"hidden": 8}),
@@ -271,7 +272,7 @@ class Mixing(LateFusion):
 def test_a_module_that_cannot_be_cut_is_refused_with_the_reason(
     module: type[nn.Module], modality: str, message: str
 ) -> None:
-    with pytest.raises(UsageError, match=message):
+    with refused(UsageError, match=message):
         probe(Architecture(module, VECTORS, 1, name=module.__name__), modality)
 
 

@@ -13,7 +13,7 @@ from mbd.formats.features import Shape
 from mbd.model.contract import Architecture, example
 from tests.foreign_modules import SHAPES, PublishedCrossModal
 from tests.model.modules import MIXED, VECTORS, SixStreams
-from tests.refusals import about
+from tests.refusals import refused
 
 
 class Remembering(nn.Module):
@@ -122,14 +122,13 @@ def test_an_output_that_is_not_there_is_refused_with_the_line_to_write(output: s
     architecture = Architecture(
         Answering, {"text": VECTORS["text"]}, 1, options, inputs=["text"], output=output, name="own:Answering"
     )
-    with pytest.raises(UsageError, check=about("model.output")) as refusal:
+    with refused(UsageError, key="model.output") as refusal:
         architecture.check(architecture.build())
-    assert refusal.value.key == "model.output"
     assert refusal.value.hint == "it returns hidden (2 × 24), scores (2 × 1); write --set model.output=scores"
 
 
 def test_an_input_that_stands_for_nothing_is_refused_with_those_that_do() -> None:
-    with pytest.raises(UsageError, check=about("model.inputs")) as refusal:
+    with refused(UsageError, key="model.inputs") as refusal:
         Architecture(Remembering, MIXED, 1, inputs=["text", "image_mask"]).build()
     assert str(refusal.value.hint).startswith("there are text, text_available, text_lengths, text_mask, text_padding")
 

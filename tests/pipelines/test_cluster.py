@@ -14,7 +14,7 @@ from mbd.params.platform import KUBEFLOW_TOKEN, PlatformSettings
 from pipelines.cluster import Cluster, ClusterError, Submission, continued_hash, submission
 from pipelines.compiling import compiled
 from tests.pipelines.kubeflow_server import Kubeflow, kubeflow_server
-from tests.refusals import about
+from tests.refusals import refused
 
 ARGUMENTS: dict[str, Any] = {"params": "{}", "model": "sentiment", "modalities": ["audio"]}
 
@@ -108,7 +108,7 @@ def test_a_schedule_can_be_disabled_and_comes_back_enabled(kubeflow: Kubeflow, p
     assert cluster.status()["schedules"][0]["state"] == "DISABLED"
     assert cluster.schedule("delete", nightly(platform))[0] == "updated"
     assert cluster.status()["schedules"][0]["state"] == "ENABLED"
-    with pytest.raises(UsageError, check=about("--title")):
+    with refused(UsageError, key="--title"):
         cluster.disable("mbd-nothing")
 
 
@@ -181,7 +181,7 @@ def test_the_status_of_a_run_names_the_failed_task_its_reason_and_its_log(
         *log.splitlines(),
     ]
     assert CliRunner().invoke(group, ["pipeline", "status", run["run_id"], "--watch", *host]).exit_code == 1
-    with pytest.raises(UsageError, check=about("RUN")):
+    with refused(UsageError, key="RUN"):
         Cluster(platform).run("another")
 
 
@@ -261,5 +261,5 @@ def test_the_error_of_a_failing_or_absent_server_names_its_url(kubeflow: Kubeflo
     nowhere = PlatformSettings(kubeflow_host="http://127.0.0.1:1")
     with pytest.raises(ClusterError, match="cannot be reached"):
         Cluster(nowhere).status()
-    with pytest.raises(UsageError, check=about("platform.kubeflow_host")):
+    with refused(UsageError, key="platform.kubeflow_host"):
         Cluster(PlatformSettings())

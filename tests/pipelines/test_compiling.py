@@ -11,6 +11,7 @@ from mbd.params.platform import GpuSettings, PlatformSettings, RetriesSettings, 
 from mbd.production.stages import STAGES, Stages
 from pipelines import NAMES
 from pipelines.compiling import compiled
+from tests.refusals import refused
 
 GOLDENS = Path(__file__).parents[2] / "pipelines"
 SIGNING = {"certify", "publish", "purge", "register"}
@@ -102,7 +103,7 @@ def test_media_are_extracted_by_as_many_tasks_as_wanted_before_the_features_are_
         2,
     }
     assert all("pvcMount" in kubernetes[f"exec-{name}"] for name in parts)
-    with pytest.raises(UsageError, match="no volume") as caught:
+    with refused(UsageError, key="platform.state_claim", value=None) as caught:
         documents("train", PlatformSettings(extraction_tasks=3))
     assert caught.value.key == "platform.state_claim"
 
@@ -134,9 +135,8 @@ def test_the_last_retry_has_its_full_time() -> None:
 )
 def test_a_secret_or_claim_that_cannot_name_a_volume_is_refused(key: str, name: str) -> None:
     platform = PlatformSettings(**{"keys_secret": "signing", key: name})
-    with pytest.raises(UsageError, match="volume") as caught:
+    with refused(UsageError, key=f"platform.{key}", value=name):
         compiled("delete", platform)
-    assert caught.value.key == f"platform.{key}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -242,5 +242,5 @@ def test_every_step_runs_as_a_user_and_has_an_end(name: str) -> None:
 
 
 def test_an_unknown_pipeline_is_an_error() -> None:
-    with pytest.raises(UsageError, match="no such pipeline"):
+    with refused(UsageError, key="NAME", value="forget"):
         compiled("forget", PlatformSettings())

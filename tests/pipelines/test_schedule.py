@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mbd.errors import UsageError
 from pipelines.schedule import checked_cron
-from tests.refusals import about
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_schedule_has_six_fields_on_the_cluster(text: str, sent: str) -> None:
      "*/0 3 * * *", "*-3 3 * * *", "0 3 * foo *", "0 3 * * * * *", "@daily"],
 )  # fmt: skip
 def test_what_is_no_schedule_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UsageError, check=about("--cron")) as caught:
+    with refused(UsageError, key="--cron") as caught:
         checked_cron(text)
     assert "every night at three" in str(caught.value)
 

@@ -15,6 +15,7 @@ from mbd.errors import DataError, ExitCode, MbdError
 from mbd.formats.guarantee import LedgerEntry, LineageBudget
 from mbd.privacy.gaussian import analytic_sigma, epsilon_by_gaussian, zcdp
 from mbd.privacy.ledger import BudgetExhaustedError, Ledger, StatedCharge, deletion_id, open_ledger
+from tests.refusals import refused
 
 LINEAGE, BEFORE, AFTER = "a" * 64, "b" * 64, "c" * 64
 RHO = zcdp(analytic_sigma(1.0, 1e-5, 1.0), 1.0)
@@ -199,18 +200,17 @@ def test_lines_lost_at_the_end_are_detected_by_known_entries(tmp_path: Path) -> 
         pass
     file = tmp_path / f"{LINEAGE}.jsonl"
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
-    with pytest.raises(DataError, match="deletion record lists"), open_ledger(tmp_path, LINEAGE, known=(known,)):
-        pass
-    file.unlink()
-    with pytest.raises(DataError, match="deletion record lists"), open_ledger(tmp_path, LINEAGE, known=(known,)):
-        pass
+    for _ in range(2):
+        with refused(DataError, match="deletion record lists"), open_ledger(tmp_path, LINEAGE, known=(known,)):
+            pass
+        file.unlink(missing_ok=True)
 
 
 def test_the_ledger_of_another_lineage_is_not_taken(tmp_path: Path) -> None:
     deleted(tmp_path, 1)
     other = "d" * 64
     (tmp_path / f"{LINEAGE}.jsonl").rename(tmp_path / f"{other}.jsonl")
-    with pytest.raises(DataError, match="another lineage"), open_ledger(tmp_path, other):
+    with refused(DataError, match="another lineage"), open_ledger(tmp_path, other):
         pass
 
 

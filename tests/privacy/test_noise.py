@@ -16,7 +16,7 @@ from mbd.errors import UsageError
 from mbd.privacy import noise
 from mbd.privacy.noise import NoiseKey, clip, commit, of_ball, one_time_key
 from mbd.tensors import Array
-from tests.refusals import about
+from tests.refusals import refused
 
 KEY, SALT = bytes(range(32)), bytes(range(32, 64))
 SECRETS = st.binary(min_size=32, max_size=32)
@@ -136,7 +136,7 @@ def test_escrow_keeps_every_key_for_its_owner_alone(tmp_path: Path) -> None:
 def test_an_escrow_file_that_others_can_read_is_refused_and_not_written(tmp_path: Path) -> None:
     file = tmp_path / "escrow.jsonl"
     file.touch(0o644)
-    with pytest.raises(UsageError, check=about("deletion.certified.escrow")), one_time_key(file):
+    with refused(UsageError, key="deletion.certified.escrow"), one_time_key(file):
         pass
     assert file.read_bytes() == b""
 

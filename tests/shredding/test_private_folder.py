@@ -11,6 +11,7 @@ from mbd.errors import UsageError
 from mbd.shredding import private_folder as private_folders
 from mbd.shredding.private_folder import private_folder, refuse_without_room, remove_abandoned
 from mbd.shredding.vault import encrypt_folder, opened
+from tests.refusals import refused
 from tests.shredding.build import feature_set, files_with, make_keyring, settings, windows
 
 OPEN = """
@@ -18,6 +19,7 @@ import sys, time
 from pathlib import Path
 from mbd.params.operations import ShreddingSettings
 from mbd.shredding.vault import opened
+from tests.refusals import refused
 with opened(Path(sys.argv[1]), ShreddingSettings.model_validate_json(sys.argv[2])):
     print("open", flush=True)
     time.sleep(600)
@@ -63,18 +65,18 @@ def test_a_folder_that_others_can_access_is_refused(tmp_path: Path) -> None:
     with private_folder(str(tmp_path)) as folder:
         model_workspace = folder.parent
     model_workspace.chmod(0o755)
-    with pytest.raises(UsageError, match="other users can access"), private_folder(str(tmp_path)):
+    with refused(UsageError, match="other users", value=model_workspace), private_folder(str(tmp_path)):
         pass
     model_workspace.rmdir()
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     model_workspace.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="other users can access"), private_folder(str(tmp_path)):
+    with refused(UsageError, match="other users", value=model_workspace), private_folder(str(tmp_path)):
         pass
 
 
 def test_missing_space_is_an_error_before_anything_is_written(tmp_path: Path) -> None:
     refuse_without_room(tmp_path, 1)
-    with pytest.raises(UsageError, match="not enough space"):
+    with refused(UsageError, match="not enough space"):
         refuse_without_room(tmp_path, 1 << 60)
 
 

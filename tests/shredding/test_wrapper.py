@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mbd.errors import MbdError, MissingExtraError, UsageError
+from mbd.errors import MbdError, UsageError
 from mbd.shredding.wrapper import FileWrapper, UnwrapError, open_wrapper
-from tests.refusals import in_file
+from tests.refusals import refused, refused_without
 from tests.shredding.kms_server import KmsServer, running_kms
 
 CONTEXT = {"id": "1", "modality": "audio"}
@@ -53,7 +53,7 @@ def test_the_key_file_is_private_and_never_replaced(kek: FileWrapper) -> None:
     assert kek.file.read_bytes() == before
     assert [file.name for file in kek.file.parent.iterdir()] == ["kek"]
     kek.file.chmod(0o640)
-    with pytest.raises(UsageError, check=in_file(kek.file)):
+    with refused(UsageError, file=kek.file):
         kek.wrap(SECRET, CONTEXT)
 
 
@@ -68,17 +68,17 @@ def test_a_secret_that_is_mounted_read_only_may_be_readable_by_others(kek: FileW
     wrap = f'{steps} && "{sys.executable}" -c "$2"'
     done = subprocess.run([*call, wrap, "sh", folder, f"{use}.wrap(bytes(32), {{}})"], check=False)
     assert done.returncode == 0
-    with pytest.raises(UsageError, check=in_file(kek.file)):
+    with refused(UsageError, file=kek.file):
         kek.wrap(SECRET, CONTEXT)
 
 
 @pytest.mark.parametrize("content", [b"", b"00" * 31, b"no key at all", b"\xff\xfe"])
 def test_a_file_without_a_valid_key_is_an_error(kek: FileWrapper, content: bytes) -> None:
     kek.file.write_bytes(content)
-    with pytest.raises(UsageError, check=in_file(kek.file)):
+    with refused(UsageError, file=kek.file):
         kek.wrap(SECRET, CONTEXT)
     kek.file.unlink()
-    with pytest.raises(UsageError, check=in_file(kek.file)):
+    with refused(UsageError, file=kek.file):
         kek.wrap(SECRET, CONTEXT)
 
 
@@ -103,18 +103,17 @@ def test_a_kms_wraps_and_unwraps(kms: KmsServer) -> None:
 
 
 def test_a_failing_kms_is_a_clear_error(kms: KmsServer) -> None:
-    with pytest.raises(MbdError, match="no key three") as caught:
+    with refused(MbdError, match="no key three", key="shredding.wrapper", value="awskms:three"):
         open_wrapper("awskms:three").wrap(SECRET, CONTEXT)
-    assert caught.value.value == "awskms:three"
 
 
 def test_a_kms_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(MissingExtraError, match="boto3"):
+    with refused_without("boto3"):
         open_wrapper("awskms:one").wrap(SECRET, CONTEXT)
 
 
 @pytest.mark.parametrize("uri", ["kek", "file:", "awskms:", "vault:x"])
 def test_other_uris_are_refused(uri: str) -> None:
-    with pytest.raises(UsageError, match="file:PATH or awskms:KEY"):
+    with refused(UsageError, key="shredding.wrapper", value=uri):
         open_wrapper(uri)

@@ -14,8 +14,14 @@ from mbd.params import Params, load_params
 from mbd.steps import attack
 from tests.attacks.models import audited, untrained
 from tests.digests import path_digest
+from tests.refusals import refused
 
 FAST = ("attacks.resamples=100", "attacks.relearn_rows=[32]", "attacks.figures=false")
+
+
+def refused_by_gate(why: str, out: Path) -> "pytest.RaisesExc[GateRefusedError]":
+    """Return what expects that the gate refuses a model, and names the report."""
+    return refused(GateRefusedError, match=why, file=out / "report.md")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +74,7 @@ def test_a_passed_model_leaves_record_report_and_figures(passed: Path) -> None:
 
 def test_a_refused_model_leaves_the_same_and_ends_with_3(model_workspace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with pytest.raises(GateRefusedError, match="utility"):
+    with refused_by_gate("utility", out):
         attacked(model_workspace, out, after=untrained(model_workspace, tmp_path / "untrained"))
     record = LeakageRecord.read(out / LEAKAGE, "leakage record", "")
     assert record.decision == "refused"
@@ -116,7 +122,7 @@ def test_figures_are_left_out_on_request_and_a_history_that_cannot_be_kept_is_sa
 @pytest.mark.parametrize("setting", ["attacks.tolerance=1", "attacks.rows=16", "attacks.splits=[train]"])
 def test_no_parameter_opens_the_gate(model_workspace: Path, tmp_path: Path, setting: str) -> None:
     """What was found is written all the same, so that parameters can be explored."""
-    with pytest.raises(GateRefusedError, match="strength") as refusal:
+    with refused_by_gate("strength", tmp_path / "out") as refusal:
         attacked(model_workspace, tmp_path / "out", setting, "attacks.least_rows=1")
     record = LeakageRecord.read(tmp_path / "out" / LEAKAGE, "leakage record", "")
     assert record.decision == "refused"
@@ -156,7 +162,7 @@ def test_a_released_model_is_attacked_again_when_the_old_weights_are_gone(
 
 
 def test_a_released_model_that_leaks_is_refused_without_the_model_before(model_workspace: Path, tmp_path: Path) -> None:
-    with pytest.raises(GateRefusedError, match="pathway"):
+    with refused_by_gate("pathway", tmp_path / "out"):
         attack.run(
             params(),
             model_workspace / "data",

@@ -33,6 +33,7 @@ from tests.certificate.build import (
     write_leakage,
 )
 from tests.digests import path_digest
+from tests.refusals import refused
 
 BUNDLE = {"certificate.json", "model.json", "indices.safetensors", "leakage.json", "report.md", "step.json"}
 PUBLIC = ("certificate.json", "model.json", "indices.safetensors", "leakage.json", "report.md")
@@ -157,9 +158,9 @@ def test_a_certificate_has_time_request_and_environment(
 
 def test_a_request_with_a_name_in_it_is_refused(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     request = tmp_path / "request.json"
-    for content in ({"reference": "Jane Doe"}, {"reference": "REQ-1", "name": "Jane"}):
+    for key, content in (("reference", {"reference": "Jane Doe"}), ("name", {"reference": "REQ-1", "name": "Jane"})):
         request.write_text(json.dumps(content))
-        with pytest.raises(DataError, match="request"):
+        with refused(DataError, key=key, file=request):
             model_workspace.certify("surgery", tmp_path / "bundle", request=request)
     assert not (tmp_path / "bundle").exists()
 
@@ -168,7 +169,7 @@ def test_an_environment_variable_that_is_no_name_is_refused(
     model_workspace: ModelWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MBD_RUN_ID", "a secret sentence")
-    with pytest.raises(UsageError, match="environment variable") as caught:
+    with refused(UsageError, key="MBD_RUN_ID") as caught:
         model_workspace.certify("surgery", tmp_path / "bundle")
     assert "secret sentence" not in str(caught.value)
 
@@ -190,7 +191,7 @@ def test_the_signatures_are_those_of_all_signers(model_workspace: ModelWorkspace
     assert all(check.outcome == "passed" for check in check_signatures(envelope, trust, issued, None, issued))
 
 
-def refused(model_workspace: ModelWorkspace, tmp_path: Path, **changes: Any) -> GateRefusedError:
+def refusal_of(model_workspace: ModelWorkspace, tmp_path: Path, **changes: Any) -> GateRefusedError:
     """Return the refusal of a certificate whose attack record is changed so."""
     leakage = model_workspace.leakage("surgery", tmp_path / "leakage", **changes)
     with pytest.raises(GateRefusedError) as caught:
@@ -216,7 +217,7 @@ def refused(model_workspace: ModelWorkspace, tmp_path: Path, **changes: Any) -> 
 def test_evidence_that_does_not_carry_a_certificate_is_refused(
     model_workspace: ModelWorkspace, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    refused(model_workspace, tmp_path, **changes)
+    refusal_of(model_workspace, tmp_path, **changes)
 
 
 def test_a_weak_audit_is_refused_by_key_value_bound_and_hint(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
@@ -224,7 +225,7 @@ def test_a_weak_audit_is_refused_by_key_value_bound_and_hint(model_workspace: Mo
     assert deletion
     suite = leakage_record(deletion).suite
     wide = suite.model_copy(update={"parameters": suite.parameters | {"tolerance": 1.0}})
-    error = refused(model_workspace, tmp_path, suite=wide)
+    error = refusal_of(model_workspace, tmp_path, suite=wide)
     assert (error.key, error.value, error.file) == ("attacks.tolerance", 1.0, tmp_path / "leakage" / "leakage.json")
     assert "1.0 is beyond the bounds of a certificate: 0 to 0.05" in error.problem
     assert error.hint == "attack again with attacks.tolerance within 0 to 0.05"
@@ -234,12 +235,12 @@ def test_a_first_certificate_needs_the_model_before(model_workspace: ModelWorksp
     deletion = read_deletion(model_workspace.deletion("surgery"))
     assert deletion
     models = {role: digest for role, digest in leakage_record(deletion).models.items() if role != "before"}
-    assert refused(model_workspace, tmp_path, models=models).key == "--before"
+    assert refusal_of(model_workspace, tmp_path, models=models).key == "--before"
 
 
 def test_the_error_has_the_reason_of_the_gate(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     assert "audio moves the output" in str(
-        refused(model_workspace, tmp_path, decision="refused", reasons=("audio moves the output",))
+        refusal_of(model_workspace, tmp_path, decision="refused", reasons=("audio moves the output",))
     )
 
 
@@ -251,7 +252,7 @@ def test_one_refused_attack_is_enough_whatever_the_decision_says(
     content = read_json(leakage / "leakage.json")
     content["attacks"][0]["decision"] = "refused"
     write_leakage(tmp_path / "leakage", LeakageRecord.model_validate(content))
-    with pytest.raises(GateRefusedError, match="gate refused"):
+    with refused(GateRefusedError, key=None, file=tmp_path / "leakage" / "leakage.json"):
         model_workspace.certify("surgery", tmp_path / "bundle", leakage=tmp_path / "leakage")
 
 
@@ -263,7 +264,7 @@ def test_without_the_structural_cut_there_is_no_certificate(
     delete.run(
         params, model_workspace.folder / "data", model_workspace.folder / "model", ["audio"], [], tmp_path / "deleted"
     )
-    with pytest.raises(GateRefusedError, match="cut"):
+    with refused(GateRefusedError, key="deletion.surgery.cut"):
         certify.run(
             params,
             tmp_path / "deleted",
@@ -278,7 +279,7 @@ def test_noise_that_anyone_can_subtract_carries_no_certificate(model_workspace: 
     delete.run(
         params, model_workspace.folder / "data", model_workspace.folder / "model", ["audio"], [], tmp_path / "deleted"
     )
-    with pytest.raises(GateRefusedError, match="anyone can subtract it"):
+    with refused(GateRefusedError, key="deletion.noise_seed"):
         certify.run(
             params,
             tmp_path / "deleted",
@@ -367,7 +368,7 @@ def test_weights_of_another_model_are_refused(model_workspace: ModelWorkspace, t
 
 
 def test_an_evaluation_of_another_model_is_refused(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
-    with pytest.raises(GateRefusedError, match="evaluated"):
+    with refused(GateRefusedError, key="model", file=model_workspace.evaluation("certified") / "metrics.json"):
         certify.run(
             model_workspace.params(),
             model_workspace.deletion("surgery"),
@@ -380,9 +381,9 @@ def test_an_evaluation_of_another_model_is_refused(model_workspace: ModelWorkspa
 def test_attacks_are_needed_for_a_modality_and_say_nothing_about_subjects(
     model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match="without attacks"):
+    with refused(UsageError, key="--leakage", value=None):
         model_workspace.certify("surgery", tmp_path / "bundle", leakage=None)
-    with pytest.raises(UsageError, match="single subjects"):
+    with refused(UsageError, key="--leakage", value=model_workspace.leakage("exact")):
         model_workspace.certify("subjects", tmp_path / "bundle", leakage=model_workspace.leakage("exact"))
 
 
@@ -403,7 +404,7 @@ def test_what_a_verifier_would_refuse_is_not_signed(model_workspace: ModelWorksp
         if name.startswith("model "):
             judged["inputs"][name]["digest"] = path_digest(source)
     (evaluation / "step.json").write_text(to_json(judged))
-    with pytest.raises(GateRefusedError, match="a verifier would refuse"):
+    with refused(GateRefusedError, file=source):
         certify.run(
             model_workspace.params(), source, model_workspace.leakage("certified"), evaluation, tmp_path / "bundle"
         )
@@ -438,6 +439,6 @@ def test_the_commit_of_the_working_folder_is_marked_once_files_have_changed(
 
 def test_what_could_be_a_secret_or_a_sentence_is_refused_and_not_repeated() -> None:
     for value in ("two words", "x" * 300, "line\nbreak"):
-        with pytest.raises(UsageError, match="environment variable") as caught:
+        with refused(UsageError, key="MBD_RUN_ID") as caught:
             provenance({"MBD_RUN_ID": value})
         assert value not in str(caught.value)

@@ -9,6 +9,7 @@ from mbd.errors import GateRefusedError, UsageError
 from mbd.params import Params, load_params
 from mbd.steps import attack, compare, delete
 from tests.deletion.models import home_with_models
+from tests.refusals import refused
 
 SMALL = (
     "model.lattice.components=4",
@@ -67,5 +68,5 @@ def test_an_audit_of_another_model_is_refused(workspace: Path, tmp_path: Path) -
     exact = load_params(None, [*SMALL, "deletion.method=exact"])
     data, model, silent = (workspace / name for name in ("data", "model", "silent"))
     delete.run(exact, data, model, ["audio"], [], tmp_path / "other", silent)
-    with pytest.raises(UsageError, match="of another model"):
+    with refused(UsageError, file=workspace / "leakage" / "leakage.json"):
         compared(workspace, tmp_path / "other", tmp_path / "out")

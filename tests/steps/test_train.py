@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from mbd import load
-from mbd.errors import DataError, UsageError
+from mbd.errors import UsageError
 from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.files import read_json
 from mbd.params import Params, load_params
 from mbd.steps import train
 from tests.digests import path_digest
+from tests.refusals import refused, refused_as_changed, refused_as_no_modality
 from tests.training.build import SMALL, joint_data
 
 JOINT = load_params(None, SMALL)
@@ -100,7 +101,7 @@ def test_without_a_modality_not_a_byte_of_it_is_needed(tmp_path: Path, params: P
     inputs = [read_json(tmp_path / name / "step.json")["inputs"]["features"] for name in ("before", "after")]
     assert inputs[0] == inputs[1]
     assert inputs[0]["without"] == ["audio"]
-    with pytest.raises(UsageError, match="no modality audio"):
+    with refused_as_no_modality("audio"):
         load(tmp_path / "after").predict({"audio": np.zeros((1, 4), np.float32)})
 
 
@@ -110,13 +111,13 @@ def test_data_that_was_changed_is_refused(tmp_path: Path) -> None:
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
-    with pytest.raises(DataError, match="not the one that the manifest lists"):
+    with refused_as_changed(file):
         train.run(JOINT, data, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_something_has_to_be_left(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no modality is left"):
+    with refused(UsageError, key="--without"):
         train.run(JOINT, data, tmp_path / "out", without=("text", "audio", "visual"))
 
 
@@ -138,12 +139,12 @@ def test_several_seeds_go_into_folders_of_their_own(data: Path, model: Path, tmp
 
 @pytest.mark.parametrize("seeds", [[], [1, 1], [-1]])
 def test_seeds_are_different_numbers(data: Path, tmp_path: Path, seeds: list[int]) -> None:
-    with pytest.raises(UsageError, match="seeds are different"):
+    with refused(UsageError, key="--seeds"):
         train.run_seeds(JOINT, data, tmp_path / "out", seeds)
 
 
 def test_seeds_do_not_go_into_the_folder_of_a_single_model(data: Path, model: Path) -> None:
-    with pytest.raises(UsageError, match="holds a single model"):
+    with refused(UsageError, key="--out", value=model):
         train.run_seeds(JOINT, data, model, [0, 1])
 
 

@@ -20,6 +20,7 @@ from mbd.storage.store import (
     Store,
     StoredObject,
 )
+from tests.refusals import refused
 
 WRITERS = 8
 
@@ -55,7 +56,7 @@ class StoreBehaviour:
 
     def test_an_object_exists_after_its_creation_and_not_before(self, store: Store) -> None:
         assert store.stat("a/b.json") is None
-        with pytest.raises(NotThereError, match="does not exist"):
+        with refused(NotThereError, value="a/b.json"):
             store.read("a/b.json")
         made = store.create("a/b.json", b"one")
         assert store.read("a/b.json") == b"one"
@@ -69,7 +70,7 @@ class StoreBehaviour:
         made = store.create("x", b"one")
         assert store.create("x", b"one").tag == made.tag
         for other in (b"two", b"three", b""):
-            with pytest.raises(OtherContentError, match="with other content"):
+            with refused(OtherContentError):
                 store.create("x", other)
         assert store.read("x") == b"one"
 
@@ -82,14 +83,14 @@ class StoreBehaviour:
         store.create("big/file", tmp_path / "file")
         store.fetch("big/file", tmp_path / "deep" / "back", sha256=digest(content))
         assert (tmp_path / "deep" / "back").read_bytes() == content
-        with pytest.raises(DataError, match="the file to store does not exist"):
+        with refused(DataError, match="does not exist", file=tmp_path / "missing"):
             store.create("other", tmp_path / "missing")
         with pytest.raises(OtherContentError):
             store.create("big/file", b"short")
 
     def test_content_without_the_expected_digest_is_refused(self, store: Store, tmp_path: Path) -> None:
         store.create("x", b"one")
-        with pytest.raises(VerificationError, match="expected digest"):
+        with refused(VerificationError, key="x", value=f"SHA-256 {digest(b'one')}, expected {digest(b'two')}"):
             store.read("x", sha256=digest(b"two"))
         (tmp_path / "out").write_bytes(b"before")
         with pytest.raises(VerificationError):
@@ -105,7 +106,7 @@ class StoreBehaviour:
         store.create("large", content)
         monkeypatch.setattr("mbd.storage.store.LARGEST_IN_MEMORY", 1 << 20)
         for expected in (None, digest(content)):
-            with pytest.raises(DataError, match="larger than 1 MiB"):
+            with refused(DataError, value="large"):
                 store.read("large", sha256=expected)
         store.fetch("large", tmp_path / "file", sha256=digest(content))
         assert (tmp_path / "file").read_bytes() == content
@@ -118,7 +119,7 @@ class StoreBehaviour:
         with pytest.raises(ConflictError):
             store.replace("latest", b"2", expected=None)
         second = store.replace("latest", b"2", expected=first.tag)
-        with pytest.raises(ConflictError, match="another writer has changed this object"):
+        with refused(ConflictError):
             store.replace("latest", b"3", expected=first.tag)
         assert store.read_tagged("latest") == (b"2", second.tag)
         store.replace("latest", b"3", expected=second.tag)
@@ -147,11 +148,10 @@ class StoreBehaviour:
         ids=repr,
     )
     def test_unsafe_names_are_refused(self, store: Store, name: str) -> None:
-        for use in (store.stat, store.read, store.read_tagged, lambda name: store.create(name, b"")):
-            with pytest.raises(DataError, match="not a valid object name"):
+        create, replace = partial(store.create, content=b""), partial(store.replace, content=b"", expected=None)
+        for use in (store.stat, store.read, store.read_tagged, create, replace):
+            with refused(DataError, value=repr(name)):
                 use(name)
-        with pytest.raises(DataError, match="not a valid object name"):
-            store.replace(name, b"", expected=None)
 
     def test_the_longest_names_work(self, store: Store) -> None:
         name = "/".join(["é" * (LONGEST_PART // 2)] * 3 + ["a" * (LONGEST_NAME - 3 * (LONGEST_PART + 1))])

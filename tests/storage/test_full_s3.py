@@ -8,6 +8,7 @@ import pytest
 from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
 from mbd.storage.store import NotWritableError, Store, StoreError
+from tests.refusals import refused
 from tests.storage.s3_server import BUCKET, CREDENTIALS, Refusal, S3Server, s3_server
 
 URL = f"s3://{BUCKET}/mbd"
@@ -41,9 +42,9 @@ def test_a_full_store_is_named_with_a_hint_and_keeps_what_it_has(server: S3Serve
     store.create("certificates/a", b"first")
     tag = store.replace("head", b"old", expected=None).tag
     server.full = full
-    with pytest.raises(NotWritableError, match="full, or over a quota") as raised:
+    with refused(NotWritableError, value=f"{URL}/certificates/b") as raised:
         store.create("certificates/b", b"second")
-    assert (raised.value.value, "quota" in str(raised.value.hint)) == (f"{URL}/certificates/b", True)
+    assert "quota" in str(raised.value.hint)
     with pytest.raises(NotWritableError):
         store.replace("head", b"new", expected=tag)
     assert server.refused == 2, "a full store is not asked again and again"

@@ -16,6 +16,7 @@ from studies.comparison import Estimate, Predictor
 from studies.layout import ROOT, Layout
 from studies.outcome import write_outcome
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
+from tests.refusals import refused
 
 CLASSES = ("features.source.synthetic.classes=3", "features.source.synthetic.skew=0.5")
 
@@ -88,7 +89,7 @@ def test_a_method_without_probabilities_has_no_calibration_error(tmp_path: Path)
 def test_a_missing_file_is_named_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_npz(tmp_path / "talks.npz", npz_arrays(small_collection()))
     monkeypatch.setattr(peers, "compare", lambda *_: pytest.fail("not before all files are there"))
-    with pytest.raises(UsageError, match="there is no such file") as failure:
+    with refused(UsageError, key="DATA", value="no.npz") as failure:
         peers.run([file, Path("no.npz")])
     assert failure.value.value == Path("no.npz")
 
@@ -109,6 +110,6 @@ def test_several_files_or_a_folder_are_for_this_study_alone(tmp_path: Path, monk
     assert run.exit_code == 0
     CliRunner().invoke(studies_command.main, ["peers", "--data", str(tmp_path)], catch_exceptions=False)
     assert seen == [[Path("a.npz"), Path("b.npz")], [tmp_path]]
-    with pytest.raises(UsageError, match="takes one") as failure:
+    with refused(UsageError, key="DATA", value="a.npz, b.npz") as failure:
         CliRunner().invoke(studies_command.main, ["ablation", "--data", "a.npz b.npz"], catch_exceptions=False)
     assert "NAME=peers" in str(failure.value.hint)

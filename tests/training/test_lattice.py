@@ -28,6 +28,7 @@ from mbd.training.lattice.module import _median_shift
 from mbd.training.lattice.ridge import assign_folds
 from mbd.training.trained import Trained
 from tests.features.build import npz_arrays, small_collection, small_rows, synthetic_set, write_npz
+from tests.refusals import refused
 
 SKEWED = ("features.source.synthetic.classes=7", "features.source.synthetic.skew=0.8")
 WITHOUT = [c for size in (1, 2) for c in combinations(("text", "audio", "visual"), size)]
@@ -383,7 +384,7 @@ def test_a_modality_that_no_train_row_has_is_named(tmp_path: Path) -> None:
     file = write_npz(tmp_path / "d.npz", arrays)
     settings = ["features.source.kind=npz", f"features.source.path={file}", "features.calibration.size=0"]
     features.run(load_params(None, settings), tmp_path / "set")
-    with pytest.raises(DataError, match="no train row has the modality audio"):
+    with refused(DataError, key="audio", value=None):
         train(tmp_path / "set")
 
 
@@ -394,7 +395,7 @@ def test_one_group_alone_cannot_be_folded(tmp_path: Path) -> None:
     file = write_npz(tmp_path / "d.npz", arrays)
     settings = ["features.source.kind=npz", f"features.source.path={file}", "features.calibration.size=0"]
     features.run(load_params(None, settings), tmp_path / "set")
-    with pytest.raises(DataError, match="single group"):
+    with refused(DataError, key="train", value="train"):
         train(tmp_path / "set")
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.errors import DataError
 from mbd.trust.commitments import Commitments, Opening, commit, keep_private, read_private
+from tests.refusals import refused_as_unreadable
 
 SALT = bytes(range(32))
 
@@ -57,5 +57,5 @@ def test_the_private_file_is_its_owners_only_and_opens_every_commitment(tmp_path
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     (opening,) = read_private(file).openings
     assert opening.commitment == shown
-    with pytest.raises(DataError, match="private file"):
+    with refused_as_unreadable(tmp_path / "nothing.json"):
         read_private(tmp_path / "nothing.json")

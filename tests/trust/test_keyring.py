@@ -15,7 +15,7 @@ from mbd.trust import keys
 from mbd.trust.keys import add_key, find_key, make_keys, revoke_key, rotate_key, set_threshold
 from mbd.trust.public_keys import key_id, public_pem
 from mbd.trust.trust_file import may_sign, read_trust
-from tests.refusals import about, in_file
+from tests.refusals import refused
 from tests.trust.keys import Keys, keys_in
 
 DAY = timedelta(days=1)
@@ -42,19 +42,19 @@ def test_another_holder_is_added_and_the_rest_stays(tmp_path: Path) -> None:
     assert after.keys[:2] == before.keys
     assert after.keys[2].valid_until == after.keys[2].valid_from + timedelta(days=30)
     assert after.log_origin == "example.org/deletions"
-    with pytest.raises(UsageError, check=about("--origin")):
+    with refused(UsageError, key="--origin"):
         make_keys(tmp_path, "cecil", origin="example.org/other")
 
 
 def test_keys_that_are_there_are_kept_or_named(tmp_path: Path) -> None:
     make_keys(tmp_path, "signer")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(UsageError, check=in_file(tmp_path / "signer.pem")):
+    with refused(UsageError, file=tmp_path / "signer.pem"):
         make_keys(tmp_path, "signer")
     make_keys(tmp_path, "signer", if_none=True)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for name in ("log", "ann.next"):
-        with pytest.raises(UsageError, check=about("--name")):
+        with refused(UsageError, key="--name"):
             make_keys(tmp_path, name)
 
 
@@ -68,7 +68,7 @@ def test_a_rotated_key_signs_no_more_and_what_it_signed_counts(tmp_path: Path) -
     assert key_id(public_pem(there.signer())) == fresh.id == key_id((tmp_path / "signer.pub").read_text())
     assert not may_sign(old_now, now() + 2 * DAY)
     assert not list(tmp_path.glob("*.next.*"))
-    with pytest.raises(UsageError, match="no holder of this name"):
+    with refused(UsageError, match="no holder", value="eve"):
         rotate_key(tmp_path, "eve", overlap=DAY)
 
 
@@ -77,7 +77,7 @@ def test_a_revoked_key_keeps_its_reason_and_the_logs_size(tmp_path: Path) -> Non
     revoked = revoke_key(tmp_path / "trust.json", "signer", "the laptop was stolen", 7)
     assert find_key(there.trust, revoked.id).revoked == revoked.revoked
     assert revoked.revoked and (revoked.revoked.reason, revoked.revoked.log_size) == ("the laptop was stolen", 7)
-    with pytest.raises(UsageError, match="revoked already"):
+    with refused(UsageError, match="revoked already"):
         revoke_key(tmp_path / "trust.json", revoked.id, "again", None)
     fresh = rotate_key(tmp_path, "signer", overlap=DAY)
     assert find_key(there.trust, "signer") == fresh
@@ -87,12 +87,12 @@ def test_keys_of_others_and_the_threshold(tmp_path: Path) -> None:
     keys_in(tmp_path / "here")
     other = keys_in(tmp_path / "there", "bob")
     file = tmp_path / "here" / "trust.json"
-    with pytest.raises(UsageError, match="2 holders must sign"):
+    with refused(UsageError, match="2 holders must sign"):
         set_threshold(file, 2)
     added = add_key(file, public_pem(other.signer("bob")), "bob", "certificate")
     assert set_threshold(file, 2).threshold == read_trust(file).threshold == 2
     assert find_key(read_trust(file), "bob") == added
-    with pytest.raises(UsageError, match="already"):
+    with refused(UsageError, match="in the trust file already"):
         add_key(file, public_pem(other.signer("bob")), "bob", "certificate")
 
 

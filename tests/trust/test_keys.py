@@ -9,7 +9,7 @@ from securesystemslib.signer import CryptoSigner
 from mbd.errors import MbdError, UsageError
 from mbd.trust.keys import load_signer, new_key
 from mbd.trust.public_keys import public_pem
-from tests.refusals import about, in_file
+from tests.refusals import refused
 from tests.trust.keys import keys_in
 
 
@@ -27,7 +27,7 @@ def test_a_key_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None
     file = tmp_path / "signer.pem"
     new_key(file)
     file.chmod(mode)
-    with pytest.raises(UsageError, check=in_file(file)) as caught:
+    with refused(UsageError, file=file) as caught:
         load_signer(f"file:{file}")
     assert f"chmod 600 {file}" in str(caught.value)
 
@@ -35,7 +35,7 @@ def test_a_key_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None
 def test_a_key_is_never_overwritten(tmp_path: Path) -> None:
     new_key(tmp_path / "signer.pem")
     before = (tmp_path / "signer.pem").read_bytes(), (tmp_path / "signer.pub").read_bytes()
-    with pytest.raises(UsageError, check=in_file(tmp_path / "signer.pem")):
+    with refused(UsageError, file=tmp_path / "signer.pem"):
         new_key(tmp_path / "signer.pem")
     assert before == ((tmp_path / "signer.pem").read_bytes(), (tmp_path / "signer.pub").read_bytes())
 
@@ -44,24 +44,24 @@ def test_a_passphrase_comes_from_the_environment(tmp_path: Path, monkeypatch: py
     file = tmp_path / "signer.pem"
     public = new_key(file, "open sesame")
     assert b"ENCRYPTED" in file.read_bytes()
-    with pytest.raises(UsageError, match="MBD_KEY_PASSPHRASE"):
+    with refused(UsageError, match="a passphrase"):
         load_signer(f"file:{file}")
     monkeypatch.setenv("MBD_KEY_PASSPHRASE", "open sesame")
     assert public_pem(load_signer(f"file:{file}")) == public
     monkeypatch.setenv("MBD_KEY_PASSPHRASE", "open barley")
-    with pytest.raises(UsageError, check=in_file(file)):
+    with refused(UsageError, file=file):
         load_signer(f"file:{file}")
 
 
 def test_what_is_no_key_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, check=in_file(tmp_path / "none.pem")):
+    with refused(UsageError, file=tmp_path / "none.pem"):
         load_signer(f"file:{tmp_path / 'none.pem'}")
     file = tmp_path / "text.pem"
     file.write_text("hello")
     file.chmod(0o600)
-    with pytest.raises(UsageError, check=in_file(file)):
+    with refused(UsageError, file=file):
         load_signer(f"file:{file}")
-    with pytest.raises(UsageError, check=about("certificate.signers")):
+    with refused(UsageError, key="certificate.signers"):
         load_signer("carrier-pigeon:12")
 
 
@@ -71,11 +71,11 @@ def test_a_holder_elsewhere_is_reached_by_uri_and_name(tmp_path: Path) -> None:
     signer = load_signer(f"file2:{tmp_path / 'signer.pem'}#signer", keys.trust)
     assert isinstance(signer, CryptoSigner)
     assert public_pem(signer) == public_pem(keys.signer())
-    with pytest.raises(UsageError, check=about("certificate.signers")):
+    with refused(UsageError, key="certificate.signers"):
         load_signer("awskms:arn:aws:kms:us-east-1:1:key/2", keys.trust)
-    with pytest.raises(UsageError, match="trust file"):
+    with refused(UsageError, key=None, value="awskms:arn:aws:kms:us-east-1:1:key/2"):
         load_signer("awskms:arn:aws:kms:us-east-1:1:key/2#signer")
-    with pytest.raises(MbdError, check=about("certificate.signers")):
+    with refused(MbdError, key="certificate.signers"):
         load_signer(f"file2:{tmp_path / 'none.pem'}#signer", keys.trust)
 
 

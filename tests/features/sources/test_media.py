@@ -279,10 +279,9 @@ def test_a_modality_that_no_row_has_is_left_out_unless_asked_for(media: Path, tm
     assert list(found.modalities) == ["text", "visual"]
     assert found.notes["modalities that no row has"] == ["audio"]
     assert found.notes["columns not used"] == ["mood"]
-    with pytest.raises(DataError, match="no row has the modality audio"):
-        read(media, tmp_path, "modalities=[text, audio]", table="silent.csv")
-    with pytest.raises(DataError, match="the file has no modality 'smell'"):
-        read(media, tmp_path, "modalities=[smell]", table="silent.csv")
+    for names, problem in (("text, audio", "no row has the modality audio"), ("smell", "no modality 'smell'")):
+        with refused(DataError, match=problem, key="features.source.modalities"):
+            read(media, tmp_path, f"modalities=[{names}]", table="silent.csv")
 
 
 def test_what_decodes_and_encodes_is_loaded_only_when_something_has_to_be() -> None:
