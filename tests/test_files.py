@@ -54,7 +54,7 @@ def test_the_same_step_may_write_again(tmp_path: Path) -> None:
 
 def test_a_folder_of_someone_else_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with refused(UsageError, match="did not write", key="--out", value=tmp_path):
+    with refused(UsageError, key="--out", value=tmp_path):
         fill(tmp_path, "x")
     fill(tmp_path / "model", "weights", step="train")
     with refused(UsageError, match="mbd features", key="--out", value=tmp_path / "model"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.errors import DataError, ExitCode
+from mbd.errors import DataError
 from mbd.params import load_params
 from mbd.steps import features
 from mbd.tensors import Array
@@ -119,9 +119,8 @@ def test_bad_data_is_named_and_nothing_is_written(
     params = load_params(
         None, ["features.source.kind=npz", f"features.source.path={file}", "features.calibration.share=0.5"]
     )
-    with refused(DataError, match=problem, key=key, file=file) as refusal:
+    with refused(DataError, match=problem, key=key, file=file):
         features.run(params, tmp_path / "out")
-    assert refusal.value.exit_code is ExitCode.BAD_DATA
     assert list(tmp_path.iterdir()) == [file]
 
 

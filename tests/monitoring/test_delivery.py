@@ -67,9 +67,8 @@ def settings(url: str) -> MonitoringSettings:
 
 
 def test_an_unreachable_gateway_is_one_error_with_a_hint() -> None:
-    with refused(PushError, key="monitoring.pushgateway") as caught:
+    with refused(PushError, key="monitoring.pushgateway", hint="mbd doctor"):
         push(settings(f"http://127.0.0.1:{free_port()}"), GROUP, success(1))
-    assert "mbd doctor" in str(caught.value)
 
 
 def test_a_group_is_pushed_by_post_with_the_credentials_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,9 +28,8 @@ def test_a_schedule_has_six_fields_on_the_cluster(text: str, sent: str) -> None:
      "*/0 3 * * *", "*-3 3 * * *", "0 3 * foo *", "0 3 * * * * *", "@daily"],
 )  # fmt: skip
 def test_what_is_no_schedule_is_refused_with_an_example(text: str) -> None:
-    with refused(UsageError, key="--cron") as caught:
+    with refused(UsageError, key="--cron", hint="every night at three"):
         checked_cron(text)
-    assert "every night at three" in str(caught.value)
 
 
 @given(st.integers(0, 59), st.integers(0, 23), st.integers(1, 31), st.integers(1, 12), st.integers(0, 6))

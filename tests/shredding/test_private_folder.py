@@ -65,12 +65,13 @@ def test_a_folder_that_others_can_access_is_refused(tmp_path: Path) -> None:
     with private_folder(str(tmp_path)) as folder:
         model_workspace = folder.parent
     model_workspace.chmod(0o755)
-    with refused(UsageError, match="other users", value=model_workspace), private_folder(str(tmp_path)):
+    shared = refused(UsageError, match="other users", value=model_workspace)
+    with shared, private_folder(str(tmp_path)):
         pass
     model_workspace.rmdir()
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     model_workspace.symlink_to(tmp_path / "elsewhere")
-    with refused(UsageError, match="other users", value=model_workspace), private_folder(str(tmp_path)):
+    with shared, private_folder(str(tmp_path)):
         pass
 
 

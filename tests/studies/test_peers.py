@@ -89,9 +89,8 @@ def test_a_method_without_probabilities_has_no_calibration_error(tmp_path: Path)
 def test_a_missing_file_is_named_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_npz(tmp_path / "talks.npz", npz_arrays(small_collection()))
     monkeypatch.setattr(peers, "compare", lambda *_: pytest.fail("not before all files are there"))
-    with refused(UsageError, key="DATA", value="no.npz") as failure:
+    with refused(UsageError, key="DATA", value="no.npz"):
         peers.run([file, Path("no.npz")])
-    assert failure.value.value == Path("no.npz")
 
 
 def test_several_files_are_named_in_one_text_and_names_may_have_blanks(tmp_path: Path) -> None:
@@ -110,6 +109,5 @@ def test_several_files_or_a_folder_are_for_this_study_alone(tmp_path: Path, monk
     assert run.exit_code == 0
     CliRunner().invoke(studies_command.main, ["peers", "--data", str(tmp_path)], catch_exceptions=False)
     assert seen == [[Path("a.npz"), Path("b.npz")], [tmp_path]]
-    with refused(UsageError, key="DATA", value="a.npz, b.npz") as failure:
+    with refused(UsageError, key="DATA", value="a.npz, b.npz", hint="NAME=peers"):
         CliRunner().invoke(studies_command.main, ["ablation", "--data", "a.npz b.npz"], catch_exceptions=False)
-    assert "NAME=peers" in str(failure.value.hint)

@@ -27,9 +27,8 @@ def test_a_key_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None
     file = tmp_path / "signer.pem"
     new_key(file)
     file.chmod(mode)
-    with refused(UsageError, file=file) as caught:
+    with refused(UsageError, file=file, hint=f"chmod 600 {file}"):
         load_signer(f"file:{file}")
-    assert f"chmod 600 {file}" in str(caught.value)
 
 
 def test_a_key_is_never_overwritten(tmp_path: Path) -> None:
@@ -81,6 +80,5 @@ def test_a_holder_elsewhere_is_reached_by_uri_and_name(tmp_path: Path) -> None:
 
 def test_a_missing_package_of_an_hsm_is_named(tmp_path: Path) -> None:
     keys = keys_in(tmp_path)
-    with pytest.raises(MbdError, match="package that is not installed") as caught:
+    with refused(MbdError, hint="securesystemslib[hsm]"):
         load_signer("hsm:2?label=token#signer", keys.trust)
-    assert "securesystemslib[hsm]" in str(caught.value)

@@ -59,9 +59,8 @@ def test_a_small_archive_that_inflates_to_a_huge_one_is_refused_unread(tmp_path:
             stream.write(bytes(16 << 20))
     assert (tmp_path / "bomb.npz").stat().st_size < 1 << 20
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(DataError, match="times the size of the file") as caught:
+    with refused(DataError, hint="numpy.savez_compressed"):
         read(tmp_path / "bomb.npz")
-    assert "numpy.savez" in str(caught.value.hint)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
 
 
@@ -146,9 +145,8 @@ def test_a_variant_is_taken_only_when_asked_for(tmp_path: Path) -> None:
 
 def test_a_modality_that_is_not_there_is_named(tmp_path: Path) -> None:
     file = write_npz(tmp_path / "d.npz", npz_arrays(small_collection()))
-    with refused(DataError, key="features.source.modalities", file=file) as refusal:
+    with refused(DataError, key="features.source.modalities", file=file, hint="text, audio, visual"):
         read(file, "features.source.modalities=[text, smell]")
-    assert "text, audio, visual" in str(refusal.value)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -161,9 +159,8 @@ def test_objects_are_not_read_and_the_array_is_named(tmp_path: Path, save: Calla
 
 
 def test_a_file_with_other_names_is_told_how_to_name_its_arrays(tmp_path: Path) -> None:
-    with refused(DataError, value="X, y") as refusal:
+    with refused(DataError, value="X, y", hint="train_text"):
         read(write_npz(tmp_path / "d.npz", {"X": np.ones((3, 2)), "y": np.ones(3)}))
-    assert "train_text" in (refusal.value.hint or "")
 
 
 def test_an_array_of_five_dimensions_is_refused_and_not_left_out_silently(tmp_path: Path) -> None:

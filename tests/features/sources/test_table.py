@@ -202,14 +202,12 @@ def test_the_kind_is_inferred_from_the_path(tmp_path: Path) -> None:
     lists.write_text('id,label,split,video\na,1,train,"[1, 2]"\n')
     assert [kind(tmp_path / "a.npz"), kind(media), kind(lists)] == ["npz", "media", "table"]
     assert kind_of(load_params(None, []).features.source) == "synthetic"
-    with refused(DataError, key="features.source.kind", file=media) as caught:
+    with refused(DataError, key="features.source.kind", file=media, hint="it looks like media"):
         kind(media, "features.source.kind=npz")
-    assert "it looks like media" in str(caught.value)
     for name, hint in {"a.docx": "npz, table", "a.xlsx": "save it as CSV", "a.pt": "`mbd import --weights`"}.items():
         (tmp_path / name).write_text("")
-        with refused(DataError, key="features.source.kind", file=tmp_path / name) as caught:
+        with refused(DataError, key="features.source.kind", file=tmp_path / name, hint=hint):
             kind(tmp_path / name)
-        assert hint in str(caught.value.hint)
 
 
 def list_column(*, jump: int) -> pa.Array:
