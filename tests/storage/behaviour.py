@@ -119,7 +119,7 @@ class StoreBehaviour:
         with pytest.raises(ConflictError):
             store.replace("latest", b"2", expected=None)
         second = store.replace("latest", b"2", expected=first.tag)
-        with refused(ConflictError):
+        with refused(ConflictError, value="latest"):
             store.replace("latest", b"3", expected=first.tag)
         assert store.read_tagged("latest") == (b"2", second.tag)
         store.replace("latest", b"3", expected=second.tag)
