@@ -1,14 +1,18 @@
-"""A transformer of fixed shape, as published ones are, and what it costs to import it and to find what is audio's.
+"""A transformer of fixed shape, as published ones are: what import, probing, deletions and an audit of it cost.
 
 Each part has a process of its own. Memory is what it has at its peak above that of the program before anything is
-built, in multiples of the weights; activations are in it. An epoch is that of 300 rows, taken from sixteen of them.
+built, in multiples of the weights; activations are in it. An epoch is that of 300 rows, taken from sixteen of them. A
+deletion and an audit start from folders, as the commands do, with 300 train rows.
 """
 
+import multiprocessing
 import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import chdir
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +20,22 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from mbd.attacks.audit_input import open_audit
+from mbd.attacks.suite import run_suite
 from mbd.formats.features import Shape
 from mbd.model.branches import propose
 from mbd.model.contract import Architecture, example
 from mbd.model.probing import probe
-from mbd.params import load_params
-from mbd.steps import features, import_model
+from mbd.params import Params, load_params
+from mbd.steps import delete, features, import_model, train
 from mbd.tensors import Array
 
 FRAMES, VOCABULARY, ROWS = 24, 10_000, 16
+SPLITS = ("train", "valid", "test", "calibration")
+AUDITED = {"train": 300, "valid": 64, "test": 160, "calibration": 64}
+"""rows of a deletion and an audit"""
+BRANCHES = ("frames", "listening", "asking")
+"""what `mbd branches` proposes for audio"""
 SHAPES = {
     "text": Shape(kind="tokens", size=(FRAMES,), vocabulary=VOCABULARY, dtype="int64"),
     "audio": Shape(kind="sequence", size=(FRAMES, 74)),
@@ -84,25 +95,66 @@ def branches(architecture: Architecture) -> float:
 def importing(architecture: Architecture) -> float:
     """Return the seconds of `mbd import` with data of sixteen rows a split."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        root, rng = Path(folder), np.random.default_rng(0)
-        arrays: dict[str, Array] = {}
-        for split in ("train", "valid", "test", "calibration"):
-            arrays |= {
-                f"{split}_ids": np.array([f"{split}{row}_0" for row in range(ROWS)]),
-                f"{split}_labels": rng.uniform(-1, 1, ROWS).astype(np.float32),
-                f"{split}_text": rng.integers(1, VOCABULARY, (ROWS, FRAMES)),
-                f"{split}_audio": rng.standard_normal((ROWS, FRAMES, 74), dtype=np.float32),
-            }
-        arrays["train_text"][0, 0] = VOCABULARY - 1
-        np.savez(root / "data.npz", **arrays)  # type: ignore[arg-type]
-        options = ", ".join(f"{name}: {value}" for name, value in architecture.options.items())
-        settings = [f"features.source.path={root / 'data.npz'}", "training.threads=1"]
-        settings += ["model.backbone=benchmarks.fixed_transformer:FixedTransformer", f"model.options={{{options}}}"]
-        params = load_params(None, settings)
-        features.run(params, root / "features")
+        root = Path(folder)
+        params = load_params(None, settings(root, architecture))
+        write_features(root, params, dict.fromkeys(SPLITS, ROWS))
         save_file(architecture.build().state_dict(), root / "weights.safetensors")
         given = (root / "weights.safetensors", root / "features", list(SHAPES), root / "model")
         return _seconds(lambda: import_model.run(params, *given))
+
+
+def settings(root: Path, architecture: Architecture) -> list[str]:
+    """Return the settings for the module on the features of a folder."""
+    options = ", ".join(f"{name}: {value}" for name, value in architecture.options.items())
+    module = ["model.backbone=benchmarks.fixed_transformer:FixedTransformer", f"model.options={{{options}}}"]
+    source = [f"features.source.path={root / 'data.npz'}", "training.threads=1", "attacks.figures=false"]
+    return [*source, *module, f"model.branches={{audio: [{', '.join(BRANCHES)}]}}"]
+
+
+def write_features(root: Path, params: Params, rows: Mapping[str, int]) -> None:
+    """Write features with so many rows a split in a folder."""
+    rng, arrays = np.random.default_rng(0), dict[str, Array]()
+    for split, count in rows.items():
+        arrays |= {
+            f"{split}_ids": np.array([f"{split}{row}_0" for row in range(count)]),
+            f"{split}_labels": rng.uniform(-1, 1, count).astype(np.float32),
+            f"{split}_text": rng.integers(1, VOCABULARY, (count, FRAMES)),
+            f"{split}_text_lengths": np.full(count, FRAMES),
+            f"{split}_audio": rng.standard_normal((count, FRAMES, 74), dtype=np.float32),
+        }
+    arrays["train_text"][0, 0] = VOCABULARY - 1
+    np.savez(root / "data.npz", **arrays)  # type: ignore[arg-type]
+    features.run(params, root / "features")
+
+
+def deleting(architecture: Architecture, method: str, *, attacked: bool = False) -> float:
+    """Return the seconds of `mbd delete` by a method, or those of all attacks on what it left."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        root, ahead = Path(folder), [train_both, delete_audio] if attacked else [train_both]
+        for work in ahead:  # what it held in memory ends with its process
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                pool.submit(work, root, architecture, method).result()
+        if attacked:
+            audit = open_audit(root / "features", root / "model", root / "deleted", root / "reference", ["audio"])
+            return _seconds(lambda: run_suite(audit, load_params(None, settings(root, architecture)).attacks))
+        return _seconds(lambda: delete_audio(root, architecture, method))
+
+
+def train_both(root: Path, architecture: Architecture, _: str) -> None:
+    """Write features, a model and its reference in a folder."""
+    torch.set_num_threads(1)
+    params = load_params(None, [*settings(root, architecture), "training.epochs=1", "training.learning_rate=1e-4"])
+    write_features(root, params, AUDITED)
+    train.run(params, root / "features", root / "model")
+    train.run(params, root / "features", root / "reference", ("audio",))
+
+
+def delete_audio(root: Path, architecture: Architecture, method: str) -> None:
+    """Write what a method leaves of the model in a folder."""
+    torch.set_num_threads(1)
+    params = load_params(None, [*settings(root, architecture), f"deletion.method={method}"])
+    reference = root / "reference" if method == "exact" else None
+    delete.run(params, root / "features", root / "model", ["audio"], [], root / "deleted", reference)
 
 
 PARTS: dict[str, Callable[[Architecture], float]] = {
@@ -110,6 +162,10 @@ PARTS: dict[str, Callable[[Architecture], float]] = {
     "probing": probing,
     "branches": branches,
     "import": importing,
+    "exact": partial(deleting, method="exact"),
+    "surgery": partial(deleting, method="surgery"),
+    "certified": partial(deleting, method="certified"),
+    "attacks on exact": partial(deleting, method="exact", attacked=True),
 }
 
 
@@ -124,6 +180,7 @@ def measure(part: str, millions: int) -> dict[str, float]:
 
 
 def _seconds(work: Callable[[], object]) -> float:
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is that of this work
     start = time.process_time()
     work()
     return time.process_time() - start
