@@ -1,10 +1,10 @@
-"""Models of fixed shape against the gate: `python -m tests.attacks.gate_table [SEEDS]` prints who is refused, and why.
+"""Models of fixed shape against the gate: `python -m tests.attacks.gate_table [SEEDS [MODULE …]]` tells the decisions.
 
 For each of the published-style modules (:mod:`tests.foreign_modules`) a model is trained with audio and one without it.
 Leaking models are the first with less done to it than a deletion does; each has the record of the reference, which
 says that audio was never there. Good ones are the reference trained with another seed, an exact deletion, and the cut
 with the branches that close audio off. `SEEDS` (default 1) is the number of seeds of training of the good ones, each
-beside the reference of the seed before it; leaking ones are made with the first.
+beside the reference of the seed before it; leaking ones are made with the first. `MODULE`: names, if not all.
 """
 
 import logging
@@ -184,13 +184,13 @@ def write_data(folder: Path, kind: Kind, **sizes: int) -> Path:
     return folder
 
 
-def main(seeds: int) -> int:
+def main(seeds: int, *names: str) -> int:
     """Print the table; return how many decisions are wrong."""
     logging.disable(logging.WARNING)
     wrong = 0
     print(f"{'module':16} {'seed':>4} {'model after':24} {'should':8} {'decision':8} first reason")
-    for name, module in FOREIGN.items():
-        fixed = None
+    for name in names or FOREIGN:
+        module, fixed = FOREIGN[name], None
         with tempfile.TemporaryDirectory() as folder:
             for seed in range(seeds):
                 fixed = FixedShape(Path(folder) / str(seed), module, seed, earlier=fixed)
@@ -215,4 +215,5 @@ def _decide(fixed: FixedShape, make: Callable[[], Path]) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1) > 0)
+    seeds, *modules = sys.argv[1:] or ["1"]
+    sys.exit(main(int(seeds), *modules) > 0)

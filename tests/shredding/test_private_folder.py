@@ -19,7 +19,6 @@ import sys, time
 from pathlib import Path
 from mbd.params.operations import ShreddingSettings
 from mbd.shredding.vault import opened
-from tests.refusals import refused
 with opened(Path(sys.argv[1]), ShreddingSettings.model_validate_json(sys.argv[2])):
     print("open", flush=True)
     time.sleep(600)
