@@ -7,8 +7,9 @@
 4. From 1 to 10 to 100 million parameters (`--scale`), probing, saliency and activations take about as long for each
    million, within a factor of three. The attack suite on a few rows (extraction, quantised and pruned variants,
    relearning, old weights put back) takes less for each million. Memory grows no faster than the parameters do.
-5. For a transformer of fixed shape (`--transformer`), probing takes less than an epoch of 300 rows, a deletion less than
-   ten, and all attacks on the result less than two trainings of 25 epochs. Memory is printed beside that of an epoch.
+5. For a transformer of fixed shape (`--transformer`), probing takes less than an epoch of 300 rows, a deletion less
+   than ten, and all attacks on the result less than two trainings of 25 epochs. Memory is printed
+   beside that of an epoch.
 """
 
 import argparse
