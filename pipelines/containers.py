@@ -5,8 +5,8 @@ fast counts as done. Here a container is started, watched to its end, asked for 
 (kfp 2.17; :func:`run_container` has the signature of the function that it replaces.)
 
 A container runs as on the cluster: not as root, with a read-only root filesystem, without capabilities. It has no
-network unless it is given one, of this machine only the pipeline's folder and the folder `build`, and of its
-environment only the variables that `platform.secrets` names.
+network unless it is given one, of this machine only the pipeline's folder, the folder `build` and what the machine
+remembers of logs (:mod:`mbd.log.memory`), and of its environment only the variables that `platform.secrets` names.
 """
 
 import os
@@ -18,10 +18,12 @@ from kfp.local import docker_task_handler
 
 from mbd.errors import MbdError, UsageError
 from mbd.kubeflow.data import SHARED_FOLDER
+from mbd.log.memory import cache_folder
 from mbd.params.platform import PlatformSettings
 
 docker = docker_task_handler.docker  # here, a folder of this repository has the same name
 WORKSPACE = "/workspace"
+CACHE = "/var/cache"
 _UID = 10001  # the images' own user
 _ROOT, _PROCESS = "mbd.root", "mbd.process"
 
@@ -33,21 +35,29 @@ class DockerError(MbdError):
 def container_runner(platform: PlatformSettings, root: Path, shared: Path, network: str) -> local.DockerRunner:
     """Return kfp's runner, with :func:`run_container`, for a pipeline whose outputs go below `root`."""
     docker_task_handler.run_docker_container = run_container
-    folder = Path("build").absolute()
-    folder.mkdir(exist_ok=True)
+    folder, known = Path("build").absolute(), cache_folder()
+    shared_folders = {folder: f"{WORKSPACE}/build"}
+    if known:
+        shared_folders[known / "logs"] = f"{CACHE}/{known.name}/logs"
+    for source in shared_folders:
+        source.mkdir(parents=True, exist_ok=True)
     _prepare(platform.image, root)
     named = (variable for keys in platform.secrets.values() for variable in keys.values())
     return local.DockerRunner(
-        user=_user(root, folder),
+        user=_user(root, *shared_folders),
         read_only=True,
         tmpfs={"/tmp": ""},  # noqa: S108 -- the container's own
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
         network_mode=network,
-        mounts=[{"Type": "bind", "Source": str(folder), "Target": f"{WORKSPACE}/build", "ReadOnly": False}],
+        mounts=[
+            {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": False}
+            for source, target in shared_folders.items()
+        ],
         environment={
             **{name: os.environ[name] for name in named if name in os.environ},
             SHARED_FOLDER: str(shared),
+            "XDG_CACHE_HOME": CACHE,
         },
         working_dir=WORKSPACE,
         labels={_ROOT: str(root), _PROCESS: str(os.getpid())},
