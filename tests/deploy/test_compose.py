@@ -52,6 +52,12 @@ def test_every_image_and_password_has_a_default_that_the_environment_can_replace
     assert all(value.endswith("sha256:") for name, value in example.items() if name.endswith("_IMAGE"))
 
 
+def test_what_is_remembered_of_the_log_outlives_each_container(services: dict[str, dict[str, Any]]) -> None:
+    for name in ("setup", "serve", "mbd", "mbd-exporter"):
+        (volume,) = services[name]["volumes"]
+        assert services[name]["environment"]["XDG_CACHE_HOME"].startswith(volume.partition(":")[2] + "/"), name
+
+
 def test_no_service_runs_as_root_and_only_volumes_are_writable(services: dict[str, dict[str, Any]]) -> None:
     for name, service in services.items():
         assert int(service["user"].partition(":")[0]) > 0, name

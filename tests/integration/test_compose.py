@@ -24,6 +24,8 @@ def test_the_set_up_can_be_repeated_and_a_request_over_http_ends_with_a_certific
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", str(quick / "bin"), prepend=":")
     monkeypatch.chdir(tmp_path)
+    cache = COMPOSE["x-mbd"]["environment"]["XDG_CACHE_HOME"]
+    monkeypatch.setenv("XDG_CACHE_HOME", cache.replace("/workspace", str(tmp_path)))
     content = yaml.safe_load(COMPOSE["configs"]["params"]["content"])
     content["store"]["endpoint"], content["monitoring"] = s3.endpoint, {"mode": "none"}
     content["serving"]["inference"]["poll_seconds"] = 1
