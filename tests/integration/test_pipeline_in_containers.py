@@ -35,7 +35,17 @@ BASE_WITH_PACKAGES = "python:3.11-slim-steps"
 IMAGE = "missing-by-design:cpu"
 USER = "10001:10001"
 TRAIN = {"features", "train", "reference", "evaluate", "register"}
-DELETE = {"fetch", "registered_reference", "delete", "evaluate", "attack", "certify", "publish", "purge"}
+DELETE = {
+    "fetch",
+    "registered_reference",
+    "delete",
+    "evaluate",
+    "attack",
+    "certify",
+    "publish",
+    "purge",
+    "require_purged",
+}
 
 
 @pytest.fixture(scope="module")
