@@ -241,23 +241,15 @@ def _never_half(store: Store, authority: CertificateAuthority, folder: Path) -> 
 def test_wrong_credentials_are_a_clear_error(
     authority: CertificateAuthority, s3: S3, url: str, wrong: dict[str, str]
 ) -> None:
-    commands: list[list[str | Path]] = [
-        [
-            "publish",
-            authority.bundle("exact"),
-            "--model",
-            authority.model_workspace.deletion("exact"),
-            "--store",
-            url,
-        ],
-        ["verify", url, "--trust", authority.trust_file],
-    ]
-    for command in commands:
-        done = mbd(*command, *options(authority, s3), environment=s3.environment | wrong)
-        assert done.returncode == 1, done.stdout + done.stderr
-        assert "refused the credentials" in done.stderr
-        assert "hint" in done.stderr
-        assert "not-the-secret" not in done.stderr + done.stdout
+    model = authority.model_workspace.deletion("exact")
+    wrongly = s3.environment | wrong
+    publish: list[str | Path] = ["publish", authority.bundle("exact"), "--model", model, "--store", url]
+    for command, code in ((publish, 1), (["verify", url, "--trust", authority.trust_file], 43)):
+        done = mbd(*command, *options(authority, s3), environment=wrongly)
+        printed = done.stdout + done.stderr
+        assert (done.returncode, "refused the credentials" in printed) == (code, True), printed
+        assert ("hint" in printed) == (code == 1)  # a verdict says what to do in its sentence
+        assert "not-the-secret" not in printed
     assert not list(opened(url, s3.endpoint).versions())
 
 

@@ -207,7 +207,7 @@ def _sentence(verdict: Verdict) -> str:
     if verdict.decision == "replaced":
         stated = write_claim(verdict.claims)
         return f"{rules.sentence} {stated[:1].upper()}{stated[1:]}."
-    reason = verdict.problems[0].reason
+    reason = verdict.problems[0].reason.rstrip(".")  # that of a server may end a sentence
     if verdict.genuine and verdict.decision == "not verified":
         unknown = f"The certificate is genuine, but whether it is in force is not known: {_DETAILS.sub('', reason)}."
         return f"{unknown} {rules.to_do}"
