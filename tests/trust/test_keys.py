@@ -62,6 +62,8 @@ def test_what_is_no_key_says_so(tmp_path: Path) -> None:
         load_signer(f"file:{file}")
     with refused(UsageError, key="certificate.signers"):
         load_signer("carrier-pigeon:12")
+    with refused(UsageError, key="certificate.log_signer"):
+        load_signer("build/keys/log.pem", key="certificate.log_signer")
 
 
 def test_a_holder_elsewhere_is_reached_by_uri_and_name(tmp_path: Path) -> None:

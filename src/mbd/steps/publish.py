@@ -79,7 +79,7 @@ def run(params: Params, certificate: Path, model: Path, store: str, out: Path | 
 def open_publisher(params: Params, url: str) -> Publisher:
     """Return what publishes to the store at `url`, with the log's key and the trust file of the parameters."""
     trust = read_trust(Path(params.certificate.trust))
-    signer = load_signer(params.certificate.log_signer, trust)
+    signer = load_signer(params.certificate.log_signer, trust, key="certificate.log_signer")
     store = open_store(url, params.store)
     if params.certificate.first_time and read_memory(trust).signed is None:
         adopt_log(store, trust, max_age=params.certificate.checkpoint_age)

@@ -53,15 +53,15 @@ LOG = "log"
 NEXT = ".next"
 
 
-def load_signer(uri: str, trust: Trust | None = None) -> Signer:
-    """Return the signer at a URI. `trust` is needed for a KMS or HSM, whose public key it holds."""
+def load_signer(uri: str, trust: Trust | None = None, *, key: str = "certificate.signers") -> Signer:
+    """Return the signer at a URI, which the parameter `key` has; `trust` holds the public key of a KMS or HSM."""
     scheme, _, rest = uri.partition(":")
     if scheme == FILE_SCHEME:
         return _file_signer(Path(rest.removeprefix("//")))
     if scheme not in SIGNER_FOR_URI_SCHEME:
         raise UsageError(
             "there is no such kind of key",
-            key="certificate.signers",
+            key=key,
             value=uri,
             hint=f"write file:PATH, or URI#NAME with one of {', '.join(sorted(SIGNER_FOR_URI_SCHEME))}",
         )
@@ -69,7 +69,7 @@ def load_signer(uri: str, trust: Trust | None = None) -> Signer:
     if not address or not name:
         raise UsageError(
             "the URI does not name its public key",
-            key="certificate.signers",
+            key=key,
             value=uri,
             hint="`mbd keys add` puts the public key into the trust file under a name; then write URI#NAME",
         )
